@@ -1,0 +1,43 @@
+# Compiler flags of every target, as one interface library.
+add_library(octavo_flags INTERFACE)
+target_compile_features(octavo_flags INTERFACE cxx_std_20)
+
+# The bit rules: no contraction, no fast-math; FMA only where it is written.
+set(OCTAVO_CXX_FLAGS -ffp-contract=off -fno-math-errno -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
+if(OCTAVO_WERROR)
+  list(APPEND OCTAVO_CXX_FLAGS -Werror)
+endif()
+
+# Hardening. _FORTIFY_SOURCE needs optimization and does not mix with sanitizers.
+list(APPEND OCTAVO_CXX_FLAGS -fstack-protector-strong)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND OCTAVO_CXX_FLAGS -fcf-protection -fstack-clash-protection)
+endif()
+if(OCTAVO_SANITIZE STREQUAL "")
+  list(APPEND OCTAVO_CXX_FLAGS $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE>
+       $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
+endif()
+set(OCTAVO_LINK_FLAGS -Wl,-z,relro,-z,now)
+
+if(OCTAVO_SANITIZE STREQUAL "address+undefined")
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+elseif(OCTAVO_SANITIZE STREQUAL "thread")
+  set(sanitize -fsanitize=thread -fno-omit-frame-pointer)
+elseif(NOT OCTAVO_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "OCTAVO_SANITIZE='${OCTAVO_SANITIZE}': expected address+undefined, thread or empty")
+endif()
+if(OCTAVO_FUZZ)
+  list(APPEND sanitize -fsanitize=fuzzer-no-link)
+endif()
+list(APPEND OCTAVO_CXX_FLAGS ${sanitize})
+list(APPEND OCTAVO_LINK_FLAGS ${sanitize})
+
+target_compile_options(octavo_flags INTERFACE ${OCTAVO_CXX_FLAGS})
+target_link_options(octavo_flags INTERFACE ${OCTAVO_LINK_FLAGS})
+target_compile_definitions(octavo_flags INTERFACE _GLIBCXX_ASSERTIONS)
+if(OCTAVO_CHECKS)
+  target_compile_definitions(octavo_flags INTERFACE OCTAVO_CHECKS=1)
+endif()
+
+# Instruction sets: only files named *_avx2.cc see these flags.
+set(OCTAVO_AVX2_FLAGS -mavx2 -mfma -mf16c)

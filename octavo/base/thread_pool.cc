@@ -1,0 +1,189 @@
+#include "octavo/base/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "octavo/base/check.h"
+#include "octavo/base/error.h"
+#include "octavo/base/float_mode.h"
+
+namespace octavo {
+namespace {
+
+// A worker spins this many times before it sleeps: about 20 microseconds, the gap between two kernels of a layer.
+constexpr int kSpins = 4000;
+
+thread_local bool inside_run = false;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Waits until value != old: spins first, then sleeps.
+void WaitWhileEqual(std::atomic<uint32_t>& value, uint32_t old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    Pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+struct ThreadPool::Shared {
+  std::atomic<uint32_t> generation{0};
+  std::atomic<uint32_t> pending{0};
+  std::atomic<bool> stop{false};
+  const FunctionRef<void(int, int)>* work = nullptr;
+  std::vector<std::exception_ptr> errors;
+  std::vector<std::thread> threads;
+
+  void RunOne(int worker, int workers) {
+    inside_run = true;
+    try {
+      OCTAVO_CHECK(FloatModeIsSet());
+      (*work)(worker, workers);
+    } catch (...) {
+      errors[worker] = std::current_exception();
+    }
+    inside_run = false;
+  }
+
+  void Loop(int worker, int workers) {
+    SetFloatMode();
+    uint32_t seen = 0;
+    while (true) {
+      WaitWhileEqual(generation, seen);
+      seen = generation.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_acquire)) return;
+      RunOne(worker, workers);
+      if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1) pending.notify_one();
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : size_(threads), shared_(std::make_unique<Shared>()) {
+  if (threads < 1) ThrowUsage("a thread pool needs at least 1 thread, found {}", threads);
+  SetFloatMode();
+  shared_->errors.resize(threads);
+  for (int worker = 1; worker < threads; ++worker) {
+    shared_->threads.emplace_back([shared = shared_.get(), worker, threads] { shared->Loop(worker, threads); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  shared_->stop.store(true, std::memory_order_release);
+  shared_->generation.fetch_add(1, std::memory_order_acq_rel);
+  shared_->generation.notify_all();
+  for (std::thread& thread : shared_->threads) thread.join();
+}
+
+void ThreadPool::Run(FunctionRef<void(int, int)> work) {
+  if (inside_run || size_ == 1) {
+    OCTAVO_CHECK(FloatModeIsSet());
+    work(0, 1);
+    return;
+  }
+  Shared& shared = *shared_;
+  shared.work = &work;
+  shared.pending.store(static_cast<uint32_t>(size_ - 1), std::memory_order_release);
+  shared.generation.fetch_add(1, std::memory_order_acq_rel);
+  shared.generation.notify_all();
+  shared.RunOne(0, size_);
+  for (uint32_t left; (left = shared.pending.load(std::memory_order_acquire)) != 0;) {
+    WaitWhileEqual(shared.pending, left);
+  }
+  std::exception_ptr first;
+  for (std::exception_ptr& error : shared.errors) {
+    if (error && !first) first = error;
+    error = nullptr;
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+void ThreadPool::ParallelFor(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> work) {
+  if (count <= 0) return;
+  if (count <= grain || size_ == 1) {
+    Run([&](int worker, int) {
+      if (worker == 0) work(0, count);
+    });
+    return;
+  }
+  Run([&](int worker, int workers) {
+    const Range range = Piece(count, grain, worker, workers);
+    if (range.begin < range.end) work(range.begin, range.end);
+  });
+}
+
+Range Piece(int64_t count, int64_t grain, int index, int pieces) {
+  OCTAVO_CHECK(grain >= 1 && pieces >= 1 && index >= 0 && index < pieces);
+  const int64_t grains = (count + grain - 1) / grain;
+  const int64_t each = grains / pieces, extra = grains % pieces;
+  const int64_t first = index * each + std::min<int64_t>(index, extra);
+  const int64_t last = first + each + (index < extra ? 1 : 0);
+  return {std::min(first * grain, count), std::min(last * grain, count)};
+}
+
+namespace {
+
+// Cores that the affinity mask allows.
+int AffinityCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return static_cast<int>(std::thread::hardware_concurrency());
+  return CPU_COUNT(&set);
+}
+
+// Cores that the cgroup's CPU quota allows, rounded up; 0 when there is no quota.
+int CgroupCores() {
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (v2 >> quota >> period && quota != "max" && period > 0) {
+    return static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period));
+  }
+  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  double quota_us = 0;
+  if (quota_file >> quota_us && period_file >> period && quota_us > 0 && period > 0) {
+    return static_cast<int>(std::ceil(quota_us / period));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int ChooseThreads(int asked) {
+  constexpr int kMost = 1024;
+  if (asked > kMost) ThrowUsage("threads={} is over the limit of {}", asked, kMost);
+  if (asked > 0) return asked;
+  if (const char* text = std::getenv("OCTAVO_THREADS"); text != nullptr && *text != '\0') {
+    const std::string_view view(text);
+    int value = 0;
+    const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
+    if (error != std::errc() || end != view.data() + view.size() || value < 1 || value > kMost) {
+      throw Error(ErrorCode::kUsage, fmt::format("OCTAVO_THREADS='{}' is not a thread count", view),
+                  fmt::format("expected a whole number from 1 to {}", kMost));
+    }
+    return value;
+  }
+  int cores = std::max(1, AffinityCores());
+  if (const int quota = CgroupCores(); quota > 0) cores = std::min(cores, quota);
+  return std::min(cores, kMost);
+}
+
+}  // namespace octavo

@@ -1,0 +1,94 @@
+#include "octavo/base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/base/float_mode.h"
+
+namespace octavo {
+namespace {
+
+TEST(ThreadPool, EveryIndexOnce) {
+  for (int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    for (int64_t count : {0, 1, 5, 64, 1000}) {
+      for (int64_t grain : {1, 3, 64}) {
+        std::vector<std::atomic<int>> hits(count);
+        pool.ParallelFor(count, grain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) hits[i].fetch_add(1);
+        });
+        for (int64_t i = 0; i < count; ++i) EXPECT_EQ(hits[i].load(), 1) << threads << " " << count << " " << i;
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, PiecesAreContiguousMultiplesOfTheGrain) {
+  EXPECT_EQ(Piece(10, 4, 0, 2), (Range{0, 8}));
+  EXPECT_EQ(Piece(10, 4, 1, 2), (Range{8, 10}));
+  EXPECT_EQ(Piece(3, 4, 1, 2), (Range{3, 3}));
+  int64_t at = 0;
+  for (int i = 0; i < 7; ++i) {
+    const Range range = Piece(1001, 16, i, 7);
+    EXPECT_EQ(range.begin, at);
+    at = range.end;
+  }
+  EXPECT_EQ(at, 1001);
+}
+
+TEST(ThreadPool, ThrowsTheLowestWorkersErrorAndStaysUsable) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 3; ++round) {
+    try {
+      pool.Run([](int worker, int) { throw std::runtime_error(std::to_string(worker)); });
+      FAIL() << "expected an exception";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "0");
+    }
+  }
+  std::atomic<int> sum{0};
+  pool.Run([&](int worker, int) { sum += worker; });
+  EXPECT_EQ(sum.load(), 3);
+}
+
+TEST(ThreadPool, NestedRunStaysOnTheWorker) {
+  ThreadPool pool(2);
+  std::atomic<int> calls{0};
+  pool.Run([&](int, int) {
+    pool.Run([&](int, int workers) {
+      EXPECT_EQ(workers, 1);
+      ++calls;
+    });
+  });
+  EXPECT_EQ(calls.load(), 2);
+}
+
+TEST(ThreadPool, WorkersFlushSubnormals) {
+  ThreadPool pool(3);
+  volatile float tiny = std::numeric_limits<float>::min();
+  std::vector<float> results(3, 1.0f);
+  pool.Run([&](int worker, int) { results[worker] = tiny * 0.5f; });
+  EXPECT_EQ(results, std::vector<float>(3, 0.0f));
+  EXPECT_TRUE(FloatModeIsSet());
+}
+
+TEST(ThreadPool, ChooseThreadsReadsTheEnvironment) {
+  ::setenv("OCTAVO_THREADS", "5", 1);
+  EXPECT_EQ(ChooseThreads(0), 5);
+  EXPECT_EQ(ChooseThreads(3), 3);
+  for (const char* bad : {"0", "-1", "2x", "x", "99999999999"}) {
+    ::setenv("OCTAVO_THREADS", bad, 1);
+    EXPECT_THROW(ChooseThreads(0), Error) << bad;
+  }
+  ::unsetenv("OCTAVO_THREADS");
+  EXPECT_GE(ChooseThreads(0), 1);
+}
+
+}  // namespace
+}  // namespace octavo
