@@ -26,11 +26,10 @@ constexpr int kSpins = 4000;
 
 thread_local bool inside_run = false;
 
+// Tells the core that this is a waiting loop.
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
 #endif
 }
 

@@ -1,0 +1,100 @@
+#include "octavo/kernels/limits.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/base/function_ref.h"
+#include "octavo/kernels/limits_loops.h"
+
+namespace octavo::kernels {
+namespace {
+
+constexpr int64_t kReadBytes = int64_t{256} << 20;
+
+// Plain loops for machines without a vector version: what the reference kernels can hope for.
+double FmaLoopPlain(int64_t rounds) {
+  volatile float x = 0.5f;
+  float a = x, b = x, c = x, d = x;
+  for (int64_t i = 0; i < rounds; ++i) {
+    a = a * x + 1.0f, b = b * x + 1.0f, c = c * x + 1.0f, d = d * x + 1.0f;
+  }
+  x = a + b + c + d;
+  return static_cast<double>(rounds) * 4;
+}
+
+double ReadLoopPlain(const float* data, int64_t bytes) {
+  const auto* words = reinterpret_cast<const uint64_t*>(data);
+  uint64_t a = 0, b = 0, c = 0, d = 0;
+  for (int64_t i = 0; i + 4 <= bytes / 8; i += 4) a ^= words[i], b ^= words[i + 1], c ^= words[i + 2], d ^= words[i + 3];
+  volatile uint64_t sink = a ^ b ^ c ^ d;
+  (void)sink;
+  return static_cast<double>(bytes);
+}
+
+// Best rate over the repeats, in 1e9 units per second, summed over all workers.
+double BestRate(ThreadPool& pool, int repeats, FunctionRef<double(int worker, int workers)> work) {
+  double best = 0;
+  std::vector<double> done(static_cast<size_t>(pool.size()));
+  for (int i = 0; i < repeats; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.Run([&](int worker, int workers) { done[static_cast<size_t>(worker)] = work(worker, workers); });
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    double total = 0;
+    for (double d : done) total += d;
+    best = std::max(best, total / seconds * 1e-9);
+  }
+  return best;
+}
+
+// Memory with huge pages where the system grants them, written once.
+class ReadBuffer {
+ public:
+  ReadBuffer() {
+    data_ = mmap(nullptr, kReadBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) throw Error(ErrorCode::kJob, "cannot get 256 MiB to measure the read bandwidth");
+    madvise(data_, kReadBytes, MADV_HUGEPAGE);
+    std::memset(data_, 1, kReadBytes);
+  }
+  ~ReadBuffer() { munmap(data_, kReadBytes); }
+  ReadBuffer(const ReadBuffer&) = delete;
+  ReadBuffer& operator=(const ReadBuffer&) = delete;
+  const float* data() const { return static_cast<const float*>(data_); }
+
+ private:
+  void* data_;
+};
+
+}  // namespace
+
+MachineLimits MeasureLimits(ThreadPool& pool, Isa isa, int repeats) {
+  MachineLimits limits;
+  const ReadBuffer buffer;
+  constexpr int64_t kRounds = 3'000'000;
+  const bool avx2 = isa == Isa::kAvx2;
+  limits.fma_gmacs = BestRate(pool, repeats, [&](int, int) {
+#if defined(__x86_64__)
+    if (avx2) return internal::FmaLoopAvx2(kRounds);
+#endif
+    return FmaLoopPlain(kRounds);
+  });
+#if defined(__x86_64__)
+  if (avx2) limits.madd_gmacs = BestRate(pool, repeats, [&](int, int) { return internal::MaddLoopAvx2(kRounds); });
+#endif
+  limits.read_gb_per_s = BestRate(pool, repeats, [&](int worker, int workers) {
+    const Range range = Piece(kReadBytes / 4, 1024, worker, workers);
+    const float* at = buffer.data() + range.begin;
+    const int64_t bytes = (range.end - range.begin) * 4;
+#if defined(__x86_64__)
+    if (avx2) return internal::ReadLoopAvx2(at, bytes);
+#endif
+    return ReadLoopPlain(at, bytes);
+  });
+  return limits;
+}
+
+}  // namespace octavo::kernels
