@@ -31,7 +31,6 @@ std::string MainHelp() {
 std::span<const VerbSpec> Verbs() {
   static const std::vector<VerbSpec> verbs = {
       DoctorVerb(),
-      GoldenVerb(),
   };
   return verbs;
 }
