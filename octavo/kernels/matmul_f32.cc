@@ -1,0 +1,124 @@
+#include "octavo/kernels/matmul_f32.h"
+
+#include <numeric>
+
+#include "octavo/base/error.h"
+#include "octavo/kernels/matmul_f32_impl.h"
+
+namespace octavo::kernels {
+namespace {
+
+void CheckSource(const FloatSource& s, const char* name) {
+  if (s.rows < 0 || s.cols < 0) ThrowUsage("MatMulF32: {} is [{}, {}]", name, s.rows, s.cols);
+  if (s.rows == 0 || s.cols == 0) return;
+  if (s.data == nullptr) ThrowUsage("MatMulF32: {} is [{}, {}] but has no data", name, s.rows, s.cols);
+  if ((s.stored == Stored::kByte || s.stored == Stored::kNibble) && s.table == nullptr) {
+    ThrowUsage("MatMulF32: {} holds codes but has no table of their values", name);
+  }
+  const TileScales& t = s.scales;
+  if (t.scale == nullptr && t.zero_point != nullptr) ThrowUsage("MatMulF32: {} has zero points without scales", name);
+  if (t.scale != nullptr && (t.tile_rows < 1 || t.tile_cols < 1 || t.row0 < 0 || t.col0 < 0)) {
+    ThrowUsage("MatMulF32: {} has scale tiles of {} x {} starting at ({}, {})", name, t.tile_rows, t.tile_cols, t.row0,
+               t.col0);
+  }
+}
+
+void Check(const MatMulF32Args& args) {
+  CheckSource(args.a, "a");
+  CheckSource(args.b, "b");
+  const FloatResult& c = args.c;
+  if (args.a.cols != args.b.rows) {
+    ThrowUsage("MatMulF32: a [{}, {}] contracts {}, b [{}, {}] wants {}", args.a.rows, args.a.cols, args.a.cols,
+               args.b.rows, args.b.cols, args.b.rows);
+  }
+  if (c.rows != args.a.rows || c.cols != args.b.cols) {
+    ThrowUsage("MatMulF32: c is [{}, {}], expected [{}, {}]", c.rows, c.cols, args.a.rows, args.b.cols);
+  }
+  if (c.rows > 0 && c.cols > 0 && c.data == nullptr) ThrowUsage("MatMulF32: c has no data");
+  if (c.stored != Stored::kF32 && c.stored != Stored::kBF16 && c.stored != Stored::kF16) {
+    ThrowUsage("MatMulF32: c must be stored as f32, bf16 or f16");
+  }
+}
+
+// Rows that no group owns: epilogue of nothing.
+void ZeroRows(ThreadPool& pool, const FloatResult& c) {
+  pool.ParallelFor(c.rows, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      for (int64_t n = 0; n < c.cols; ++n) {
+        const int64_t at = r * c.row_stride + n * c.col_stride;
+        if (c.stored == Stored::kF32) {
+          static_cast<float*>(c.data)[at] = 0;
+        } else {
+          static_cast<uint16_t*>(c.data)[at] = 0;
+        }
+      }
+    }
+  });
+}
+
+int64_t TotalRows(std::span<const int64_t> group_rows, int64_t rows, const char* what) {
+  for (size_t g = 0; g < group_rows.size(); ++g) {
+    if (group_rows[g] < 0) ThrowUsage("{}: group {} has {} rows", what, g, group_rows[g]);
+  }
+  const int64_t total = std::accumulate(group_rows.begin(), group_rows.end(), int64_t{0});
+  if (total > rows) ThrowUsage("{}: the groups have {} rows together, a has {}", what, total, rows);
+  return total;
+}
+
+}  // namespace
+
+KernelChoice ChooseMatMulF32(Isa, const MatMulF32Args&) { return {"reference", {}}; }
+
+void MatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, const MatMulF32Args& args) {
+  MatMulF32(pool, isa, workspace, std::span(&args, 1));
+}
+
+void MatMulF32(ThreadPool& pool, Isa, Workspace&, std::span<const MatMulF32Args> many) {
+  for (const MatMulF32Args& args : many) Check(args);
+  for (const MatMulF32Args& args : many) MatMulF32Reference(pool, args);
+}
+
+void GroupedMatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, const GroupedF32Args& args) {
+  const size_t groups = args.group_rows.size();
+  if (args.b.size() != groups) ThrowUsage("GroupedMatMulF32: {} groups but {} of b", groups, args.b.size());
+  if (!args.col_scale.empty() && args.col_scale.size() != groups) {
+    ThrowUsage("GroupedMatMulF32: {} groups but {} column scales", groups, args.col_scale.size());
+  }
+  if (args.c.rows != args.a.rows) ThrowUsage("GroupedMatMulF32: a has {} rows, c {}", args.a.rows, args.c.rows);
+  const int64_t total = TotalRows(args.group_rows, args.a.rows, "GroupedMatMulF32");
+  std::vector<MatMulF32Args> many(groups);
+  int64_t begin = 0;
+  for (size_t g = 0; g < groups; ++g) {
+    const int64_t end = begin + args.group_rows[g];
+    many[g].a = args.a.RowRange(begin, end);
+    many[g].b = args.b[g];
+    many[g].c = args.c.RowRange(begin, end);
+    many[g].epilogue.row_scale = args.row_scale;
+    if (args.row_scale.data != nullptr) many[g].epilogue.row_scale.data += begin * args.row_scale.stride;
+    if (!args.col_scale.empty()) many[g].epilogue.col_scale = args.col_scale[g];
+    many[g].epilogue.accumulate = args.accumulate;
+    begin = end;
+  }
+  MatMulF32(pool, isa, workspace, many);
+  if (!args.accumulate) ZeroRows(pool, args.c.RowRange(total, args.c.rows));
+}
+
+void GroupedGradF32(ThreadPool& pool, Isa isa, Workspace& workspace, const GroupedGradF32Args& args) {
+  const size_t groups = args.group_rows.size();
+  if (args.c.size() != groups) ThrowUsage("GroupedGradF32: {} groups but {} of c", groups, args.c.size());
+  if (args.a.rows != args.grad.rows) ThrowUsage("GroupedGradF32: a has {} rows, grad {}", args.a.rows, args.grad.rows);
+  TotalRows(args.group_rows, args.a.rows, "GroupedGradF32");
+  std::vector<MatMulF32Args> many(groups);
+  int64_t begin = 0;
+  for (size_t g = 0; g < groups; ++g) {
+    const int64_t end = begin + args.group_rows[g];
+    many[g].a = args.a.RowRange(begin, end).Transposed();
+    many[g].b = args.grad.RowRange(begin, end);
+    many[g].c = args.c[g];
+    many[g].epilogue.accumulate = args.accumulate;
+    begin = end;
+  }
+  MatMulF32(pool, isa, workspace, many);
+}
+
+}  // namespace octavo::kernels
