@@ -2,10 +2,22 @@
 
 #include <cstdlib>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "octavo/base/error.h"
 
 namespace octavo::kernels {
 namespace {
+
+#if defined(__x86_64__)
+// clang 14 does not know f16c as a name for __builtin_cpu_supports.
+bool HasF16c() {
+  unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 // The best set that the machine has, with the reason.
 IsaChoice FromMachine() {
@@ -14,9 +26,8 @@ IsaChoice FromMachine() {
   const struct {
     const char* name;
     bool found;
-  } needed[] = {{"avx2", __builtin_cpu_supports("avx2") != 0},
-                {"fma", __builtin_cpu_supports("fma") != 0},
-                {"f16c", __builtin_cpu_supports("f16c") != 0}};
+  } needed[] = {
+      {"avx2", __builtin_cpu_supports("avx2") != 0}, {"fma", __builtin_cpu_supports("fma") != 0}, {"f16c", HasF16c()}};
   for (const auto& feature : needed) {
     if (!feature.found) {
       return {Isa::kReference, fmt::format("the machine has no {}", feature.name),
