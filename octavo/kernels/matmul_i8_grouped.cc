@@ -1,0 +1,104 @@
+#include "octavo/kernels/matmul_i8_grouped.h"
+
+#include <algorithm>
+
+#include "octavo/base/error.h"
+
+namespace octavo::kernels {
+namespace {
+
+template <typename T>
+MatrixView<T> RowsOf(const MatrixView<T>& view, int64_t begin, int64_t end) {
+  if (view.data == nullptr) return view;
+  return {view.data + begin * view.row_stride, end - begin, view.cols, view.row_stride, view.col_stride};
+}
+
+IntOutput RowsOf(const IntOutput& out, int64_t begin, int64_t end) {
+  return {RowsOf(out.i32, begin, end), RowsOf(out.f32, begin, end), RowsOf(out.bf16, begin, end)};
+}
+
+template <typename T>
+void Zero(const MatrixView<T>& view) {
+  if (view.data == nullptr) return;
+  for (int64_t r = 0; r < view.rows; ++r) {
+    for (int64_t c = 0; c < view.cols; ++c) view.at(r, c) = T{};
+  }
+}
+
+void CheckSizes(const char* who, std::span<const int64_t> sizes, const ScaleEpilogue& epilogue) {
+  for (size_t g = 0; g < sizes.size(); ++g) {
+    if (sizes[g] < 0) ThrowUsage("{}: group {} has {} rows, expected 0 or more", who, g, sizes[g]);
+  }
+  if (epilogue.row_zero.data != nullptr || epilogue.col_zero.data != nullptr) {
+    ThrowUsage("{}: zero points are given, expected none", who);
+  }
+}
+
+}  // namespace
+
+void ZeroRows(const IntOutput& out, int64_t begin, int64_t end) {
+  const IntOutput rows = RowsOf(out, begin, end);
+  Zero(rows.i32);
+  Zero(rows.f32);
+  Zero(rows.bf16);
+}
+
+MatMulI8Args ArgsOfGroup(const GroupedI8Args& args, size_t group, int64_t begin, int64_t end) {
+  MatMulI8Args one{.a = RowsOf(args.a, begin, end),
+                   .b = {},
+                   .panels = args.panels[group],
+                   .tile = args.tile,
+                   .epilogue = args.epilogue,
+                   .out = RowsOf(args.out, begin, end),
+                   .arena = args.arena};
+  if (one.epilogue.row_scale.data != nullptr) one.epilogue.row_scale.data += begin * one.epilogue.row_scale.stride;
+  if (one.epilogue.col_scale.data != nullptr) {
+    one.epilogue.col_scale.data += static_cast<int64_t>(group) * args.col_scale_group_stride;
+  }
+  return one;
+}
+
+MatMulI8Args ArgsOfGroup(const GroupedI8TransposedArgs& args, size_t group, int64_t begin, int64_t end) {
+  const int64_t depth = args.a.cols, first = static_cast<int64_t>(group) * depth;
+  return {.a = RowsOf(args.a, begin, end).Transposed(),
+          .b = RowsOf(args.b, begin, end),
+          .panels = {},
+          .tile = 0,
+          .epilogue = args.epilogue,
+          .out = RowsOf(args.out, first, first + depth),
+          .arena = args.arena};
+}
+
+void CheckGroupedMatMulI8(const GroupedI8Args& args) {
+  const char* who = "GroupedMatMulI8";
+  CheckSizes(who, args.group_sizes, args.epilogue);
+  if (args.panels.size() != args.group_sizes.size()) {
+    ThrowUsage("{}: {} weights for {} groups", who, args.panels.size(), args.group_sizes.size());
+  }
+  for (size_t g = 0; g < args.panels.size(); ++g) {
+    if (args.panels[g].data == nullptr || args.panels[g].n != args.panels[0].n) {
+      ThrowUsage("{}: weight {} has {} columns, weight 0 has {}", who, g, args.panels[g].n, args.panels[0].n);
+    }
+    CheckMatMulI8(ArgsOfGroup(args, g, 0, args.a.rows));
+  }
+}
+
+void CheckGroupedMatMulI8Transposed(const GroupedI8TransposedArgs& args) {
+  const char* who = "GroupedMatMulI8Transposed";
+  CheckSizes(who, args.group_sizes, args.epilogue);
+  if (args.a.rows != args.b.rows) {
+    ThrowUsage("{}: lhs [{}, {}] has {} rows, rhs [{}, {}] has {}", who, args.a.rows, args.a.cols, args.a.rows,
+               args.b.rows, args.b.cols, args.b.rows);
+  }
+  CheckExactSteps(who, args.epilogue, args.a.rows);
+  CheckIntOutput(who, args.out, args.epilogue, false, static_cast<int64_t>(args.group_sizes.size()) * args.a.cols,
+                 args.b.cols);
+}
+
+void GroupedMatMulI8(ThreadPool& /*pool*/, Isa /*isa*/, const GroupedI8Args& args) { GroupedMatMulI8Reference(args); }
+
+void GroupedMatMulI8Transposed(ThreadPool& /*pool*/, Isa /*isa*/, const GroupedI8TransposedArgs& args) {
+  GroupedMatMulI8TransposedReference(args);
+}
+
+}  // namespace octavo::kernels

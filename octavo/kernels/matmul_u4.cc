@@ -1,0 +1,84 @@
+#include "octavo/kernels/matmul_u4.h"
+
+#include <atomic>
+
+#include "octavo/base/error.h"
+#include "octavo/kernels/matmul_i8.h"
+
+namespace octavo::kernels {
+namespace {
+
+constexpr int64_t kLine = 64;      // bytes of 16 columns x 8 steps
+constexpr int64_t kLineSteps = 8;  // steps of K in a line
+
+int64_t PaddedColumns(int64_t n) { return (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns; }
+int64_t LinesPerGroup(const TileCut& cut) { return (cut.length + kLineSteps - 1) / kLineSteps; }
+
+// Byte and nibble of step i (inside its group's lines) and column c (inside its panel).
+struct Nibble {
+  int64_t byte;
+  int shift;
+};
+Nibble Place(int64_t i, int64_t c) {
+  const int64_t in_line = i % kLineSteps;
+  return {i / kLineSteps * kLine + c / 8 * 32 + c % 8 * 4 + in_line % 4, in_line < 4 ? 0 : 4};
+}
+
+}  // namespace
+
+int64_t PanelsU4Bytes(int64_t k, int64_t n, int64_t group) {
+  const TileCut cut = CutTiles(k, group);
+  return PaddedColumns(n) / kPanelColumns * cut.count * LinesPerGroup(cut) * kLine;
+}
+
+int64_t PanelsU4Sums(int64_t k, int64_t n, int64_t group) { return CutTiles(k, group).count * PaddedColumns(n); }
+
+int8_t PanelsU4Code(const PanelsU4& panels, int64_t k, int64_t n) {
+  const TileCut cut = CutTiles(panels.k, panels.group);
+  const int64_t lines = LinesPerGroup(cut);
+  const uint8_t* group = panels.data + (n / kPanelColumns * cut.count + k / cut.length) * lines * kLine;
+  const Nibble place = Place(k % cut.length, n % kPanelColumns);
+  return static_cast<int8_t>(((group[place.byte] >> place.shift) & 15) - 8);
+}
+
+PanelsU4 PackPanelsU4(ThreadPool& pool, Isa /*isa*/, MatrixView<const int8_t> b, int64_t group, uint8_t* data,
+                      int32_t* col_sums) {
+  if (group < 0) ThrowUsage("PackPanelsU4: group {}, expected 0 or more", group);
+  const TileCut cut = CutTiles(b.rows, group);
+  const int64_t padded = PaddedColumns(b.cols), bytes = LinesPerGroup(cut) * kLine;
+  std::atomic<bool> outside = false;
+  pool.ParallelFor(padded, kPanelColumns, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      for (int64_t g = 0; g < cut.count; ++g) {
+        uint8_t* lines = data + (n / kPanelColumns * cut.count + g) * bytes;
+        int32_t sum = 0;
+        for (int64_t i = 0; i < LinesPerGroup(cut) * kLineSteps; ++i) {
+          const bool inside = n < b.cols && i < cut.Length(g, b.rows);
+          const int code = inside ? b.at(g * cut.length + i, n) : 0;
+          if (code < -8 || code > 7) outside = true;
+          const Nibble place = Place(i, n % kPanelColumns);
+          const uint8_t other = place.shift == 0 ? 0 : lines[place.byte];
+          lines[place.byte] = static_cast<uint8_t>(other | ((code + 8) & 15) << place.shift);
+          sum += code;
+        }
+        if (col_sums != nullptr) col_sums[g * padded + n] = sum;
+      }
+    }
+  });
+  if (outside) ThrowUsage("PackPanelsU4: a code outside -8 … 7 in [{}, {}]", b.rows, b.cols);
+  return {data, col_sums, b.rows, b.cols, group};
+}
+
+void CheckMatMulU4(const MatMulU4Args& args) {
+  if (args.a.cols != args.panels.k) {
+    ThrowUsage("MatMulU4: lhs [{}, {}] contracts {}, rhs [{}, {}] wants {}", args.a.rows, args.a.cols, args.a.cols,
+               args.panels.k, args.panels.n, args.panels.k);
+  }
+  const int64_t group = args.panels.group;
+  CheckExactSteps("MatMulU4", args.epilogue, group == 0 ? args.a.cols : std::min(args.a.cols, group));
+  CheckIntOutput("MatMulU4", args.out, args.epilogue, group != 0, args.a.rows, args.panels.n);
+}
+
+void MatMulU4(ThreadPool& /*pool*/, Isa /*isa*/, const MatMulU4Args& args) { MatMulU4Reference(args); }
+
+}  // namespace octavo::kernels
