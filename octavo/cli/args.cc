@@ -41,8 +41,9 @@ const OptionSpec* FindOption(const VerbSpec& verb, std::string_view name) {
   for (const OptionSpec& option : kCommon) known.push_back(option.name);
   const std::vector<std::string> nearest = NearestNames(name, known, 3);
   throw Error(ErrorCode::kUsage, fmt::format("octavo {} has no option '{}'", verb.name, name),
-              nearest.empty() ? fmt::format("see octavo {} --help", verb.name)
-                              : fmt::format("did you mean '{}'? See octavo {} --help", fmt::join(nearest, "', '"), verb.name));
+              nearest.empty()
+                  ? fmt::format("see octavo {} --help", verb.name)
+                  : fmt::format("did you mean '{}'? See octavo {} --help", fmt::join(nearest, "', '"), verb.name));
 }
 
 // True for a word like `key=value`, where key is a plain name: `a/b=c` and `=x` are positionals.

@@ -1,5 +1,5 @@
-// The command line of one verb: `key=value`, `--key=value`, `--key value`, `--switch` and positionals. A verb declares its
-// options in a table; the same table makes the help page and the errors. Used by the verbs only.
+// The command line of one verb: `key=value`, `--key=value`, `--key value`, `--switch` and positionals. A verb declares
+// its options in a table; the same table makes the help page and the errors. Used by the verbs only.
 #pragma once
 
 #include <map>
@@ -34,8 +34,8 @@ std::span<const OptionSpec> CommonOptions();
 
 class Args {
  public:
-  // Throws a usage Error for an unknown option (with the nearest names), a missing value, a repeated key or a wrong number
-  // of positionals.
+  // Throws a usage Error for an unknown option (with the nearest names), a missing value, a repeated key or a wrong
+  // number of positionals.
   static Args Parse(const VerbSpec& verb, std::span<const std::string_view> words);
 
   const std::vector<std::string>& positionals() const { return positionals_; }

@@ -33,9 +33,7 @@ struct Finding {
   std::string text;
 };
 
-const char* NameOf(Health health) {
-  return health == Health::kOk ? "ok" : health == Health::kWarn ? "warn" : "fail";
-}
+const char* NameOf(Health health) { return health == Health::kOk ? "ok" : health == Health::kWarn ? "warn" : "fail"; }
 
 // The value of the first line `key : value` of a /proc file; empty when there is none.
 std::string ProcValue(const char* path, std::string_view key) {
@@ -73,8 +71,7 @@ Finding Cpu(const kernels::IsaChoice& choice) {
 }
 
 Finding Threads(int threads) {
-  return {Health::kOk, "threads",
-          fmt::format("{} (of {} online cores)", threads, sysconf(_SC_NPROCESSORS_ONLN))};
+  return {Health::kOk, "threads", fmt::format("{} (of {} online cores)", threads, sysconf(_SC_NPROCESSORS_ONLN))};
 }
 
 Finding Memory() {
@@ -85,7 +82,8 @@ Finding Memory() {
   std::getline(file, huge);
   const bool no_huge = huge.find("[never]") != std::string::npos;
   return {available < 2 || no_huge ? Health::kWarn : Health::kOk, "memory",
-          fmt::format("{:.1f} GiB, {:.1f} GiB available; huge pages: {}", total, available, huge.empty() ? "unknown" : huge)};
+          fmt::format("{:.1f} GiB, {:.1f} GiB available; huge pages: {}", total, available,
+                      huge.empty() ? "unknown" : huge)};
 }
 
 Finding Limits(ThreadPool& pool, kernels::Isa isa) {
@@ -133,7 +131,7 @@ Finding Fsync() {
   close(file);
   if (failed) return {Health::kFail, "disk", "a 4 KiB write and fsync failed: is the disk full?"};
   std::nth_element(times.begin(), times.begin() + 4, times.end());
-  struct statvfs space{};
+  struct statvfs space {};
   statvfs(".", &space);
   const double free_gib = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize) / (1 << 30);
   return {times[4] > 50 || free_gib < 1 ? Health::kWarn : Health::kOk, "disk",
@@ -142,10 +140,8 @@ Finding Fsync() {
 
 void Print(const Finding& finding, bool json) {
   if (json) {
-    nlohmann::json line = {{"event", "finding"},
-                           {"health", NameOf(finding.health)},
-                           {"subject", finding.subject},
-                           {"text", finding.text}};
+    nlohmann::json line = {
+        {"event", "finding"}, {"health", NameOf(finding.health)}, {"subject", finding.subject}, {"text", finding.text}};
     fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("{:<5} {:<11} {}\n", NameOf(finding.health), finding.subject, finding.text);
@@ -179,7 +175,8 @@ VerbSpec DoctorVerb() {
   return {.name = "doctor",
           .synopsis = "[--json]",
           .summary = "what a bug report needs: version, cpu, kernels, memory, measured limits, disk",
-          .details = "Prints one line per subject, each ok, warn or fail; exit 1 when one fails. Takes two or three seconds.",
+          .details =
+              "Prints one line per subject, each ok, warn or fail; exit 1 when one fails. Takes two or three seconds.",
           .run = RunDoctor};
 }
 

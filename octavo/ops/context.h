@@ -1,0 +1,63 @@
+// The first argument of everything that computes: threads, instruction set, scratch memory, who answers ops, where
+// gradients are recorded, and where in the model we are. One per run, passed by reference, never stored. Explicit, not
+// thread-local: two requests or two tests may run under different providers.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "octavo/base/rng.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/kernels/isa.h"
+#include "octavo/kernels/workspace.h"
+#include "octavo/ops/site.h"
+
+namespace octavo::ops {
+
+class Interceptor;
+class StateStore;
+class Tape;
+class UpdateSink;
+
+struct Context {
+  Context(ThreadPool& threads, kernels::Isa instructions, kernels::Workspace& scratch)
+      : pool(threads), isa(instructions), workspace(scratch) {}
+
+  ThreadPool& pool;
+  kernels::Isa isa;
+  kernels::Workspace& workspace;
+  Interceptor* interceptor = nullptr;  // answers ops before the float version does
+  Tape* tape = nullptr;                // null: inference
+  const StateStore* state = nullptr;   // read-only during a step
+  UpdateSink* updates = nullptr;       // null: state does not change (evaluation, replay)
+  RngKey key{};
+  ModelId model = 0;
+
+  // The site of the next op of this kind in the current module, and counts it.
+  Site NextSite(OpKind op);
+  // Forgets the counts: called at the start of each call of a model.
+  void StartModel() { counts_.clear(); }
+  const std::string& path() const { return path_; }
+
+ private:
+  friend class Scope;
+  std::string path_;
+  std::map<std::pair<std::string, OpKind>, int> counts_;
+};
+
+// Enters a module for the length of a scope: paths of sites inside it get `name` appended.
+class Scope {
+ public:
+  Scope(Context& context, std::string_view name);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Context& context_;
+  size_t length_;
+};
+
+}  // namespace octavo::ops

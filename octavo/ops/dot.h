@@ -1,0 +1,32 @@
+// The dots of a model: each asks the interceptor first, runs the float version otherwise, and records its gradient.
+// This is the door through which rules reach a model that knows nothing of them.
+#pragma once
+
+#include <string_view>
+
+#include "octavo/ops/context.h"
+#include "octavo/ops/interceptor.h"
+#include "octavo/ops/parameter.h"
+#include "octavo/ops/var.h"
+
+namespace octavo::ops {
+
+// An activation, or a weight (a leaf of the tape when there is one).
+Operand Activation(const Var& value);
+Operand Weight(Context& context, const Parameter& parameter);
+
+// Result axes: batch, lhs free, rhs free.
+Var DotGeneral(Context& context, const Operand& lhs, const Operand& rhs, const DotDims& dims);
+
+// Contracts the last axes of `x` that `kernel` begins with: x [..., K], kernel [K, ...].
+Var Project(Context& context, const Var& x, const Parameter& kernel, int contracted_axes = 1);
+
+// Two operands, explicit result, letters and "...": "btd,df->btf". The dot's lhs is the second operand, as in the
+// reference: rules about sides and the order of scales depend on it.
+Var Einsum(Context& context, std::string_view equation, const Operand& first, const Operand& second);
+
+// lhs [M, K] with rows sorted by group, rhs [G, K, N], group_sizes i32 [G]. `op` is kRaggedDot or kGmm.
+Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Tensor& group_sizes,
+              OpKind op = OpKind::kRaggedDot);
+
+}  // namespace octavo::ops

@@ -1,0 +1,58 @@
+// Who answers an op before its float version runs. A provider returns a result, or nullopt and the float op runs; it
+// may also only observe. A provider calls kernels, never ops: no recursion guard is needed. Providers wrap each other
+// (LoRA wraps the quantizing one).
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "octavo/ops/dot_dims.h"
+#include "octavo/ops/parameter.h"
+#include "octavo/ops/site.h"
+#include "octavo/ops/var.h"
+
+namespace octavo::ops {
+
+struct Context;
+
+enum class Role : uint8_t { kActivation, kWeight };
+
+// One input of a dot. The role is stated, never guessed from shapes: a Parameter makes the weight operand.
+struct Operand {
+  std::variant<Tensor, QArray> value;
+  Role role = Role::kActivation;
+  const Parameter* parameter = nullptr;
+  NodeId node = kConstant;
+
+  bool quantized() const { return std::holds_alternative<QArray>(value); }
+  const Tensor& tensor() const { return std::get<Tensor>(value); }
+  const QArray& qarray() const { return std::get<QArray>(value); }
+  const Shape& shape() const { return quantized() ? qarray().qvalue.shape() : tensor().shape(); }
+};
+
+// dot_general, and einsum of two operands as the dot it becomes. The result's axes are batch, lhs free, rhs free.
+struct DotCall {
+  Site site;
+  const Operand& lhs;
+  const Operand& rhs;
+  const DotDims& dims;
+  std::string_view equation;  // of an einsum; empty otherwise
+};
+
+// Rows of lhs [M, K] sorted by group, rhs [G, K, N]. group_sizes is i32 [G]; rows past the last group give zero.
+struct RaggedCall {
+  Site site;
+  const Operand& lhs;
+  const Operand& rhs;
+  const Tensor& group_sizes;
+};
+
+class Interceptor {
+ public:
+  virtual ~Interceptor() = default;
+  virtual std::optional<Var> Dot(Context&, const DotCall&) { return std::nullopt; }
+  virtual std::optional<Var> RaggedDot(Context&, const RaggedCall&) { return std::nullopt; }
+};
+
+}  // namespace octavo::ops

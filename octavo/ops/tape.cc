@@ -1,0 +1,71 @@
+#include "octavo/ops/tape.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "octavo/base/check.h"
+#include "octavo/base/error.h"
+#include "octavo/ops/add.h"
+#include "octavo/ops/context.h"
+
+namespace octavo::ops {
+
+Var Tape::Leaf(Tensor value) {
+  nodes_.emplace_back();
+  return Var(std::move(value), static_cast<NodeId>(nodes_.size() - 1));
+}
+
+Var Tape::Leaf(const Parameter& parameter) {
+  if (const auto at = leaves_.find(&parameter); at != leaves_.end()) return at->second;
+  if (parameter.frozen()) ThrowUsage("parameter {} is frozen: it has no gradient", parameter.name);
+  const Var leaf = Leaf(parameter.tensor());
+  leaves_.emplace(&parameter, leaf);
+  order_.push_back(&parameter);
+  return leaf;
+}
+
+Var Tape::Record(Tensor output, std::span<const NodeId> inputs, Backward backward) {
+  if (std::all_of(inputs.begin(), inputs.end(), [](NodeId node) { return node == kConstant; })) {
+    return Var(std::move(output));
+  }
+  Node& node = nodes_.emplace_back();
+  node.inputs.assign(inputs.begin(), inputs.end());
+  node.backward = std::move(backward);
+  return Var(std::move(output), static_cast<NodeId>(nodes_.size() - 1));
+}
+
+void Tape::Accumulate(Context& context, NodeId node, const Tensor& grad) {
+  Tensor& sum = nodes_[static_cast<size_t>(node)].grad;
+  sum = sum.defined() ? AddTensors(context, sum, grad) : grad;
+}
+
+void Tape::Run(Context& context, const Var& output, const Tensor& seed) {
+  if (output.node == kConstant) ThrowUsage("Tape::Run: the output does not depend on anything on the tape");
+  if (seed.shape() != output.shape()) {
+    ThrowUsage("Tape::Run: the output is {}, its gradient {}", output.shape(), seed.shape());
+  }
+  Accumulate(context, output.node, seed);
+  for (NodeId i = output.node; i >= 0; --i) {
+    Node& node = nodes_[static_cast<size_t>(i)];
+    if (!node.backward || !node.grad.defined()) continue;
+    const Tape::Backward backward = std::exchange(node.backward, nullptr);
+    const Tensor grad = std::exchange(node.grad, Tensor());
+    const std::vector<NodeId> inputs = std::exchange(node.inputs, {});
+    const std::vector<Tensor> grads = backward(context, grad);
+    OCTAVO_CHECK(grads.size() == inputs.size());
+    for (size_t j = 0; j < inputs.size(); ++j) {
+      if (inputs[j] != kConstant && grads[j].defined()) Accumulate(context, inputs[j], grads[j]);
+    }
+  }
+}
+
+Tensor Tape::Grad(const Var& leaf) const {
+  return leaf.node == kConstant ? Tensor() : nodes_[static_cast<size_t>(leaf.node)].grad;
+}
+
+Tensor Tape::Grad(const Parameter& parameter) const {
+  const auto at = leaves_.find(&parameter);
+  return at == leaves_.end() ? Tensor() : Grad(at->second);
+}
+
+}  // namespace octavo::ops

@@ -1,0 +1,61 @@
+// The record of one forward pass, and the walk back over it. Ops record a node with a function that turns the gradient
+// of their output into the gradients of their inputs; forward and backward of an op stand in one place. One tape per
+// pass: made by the trainer, given through the Context, thrown away after the step. It knows no op and no parameter
+// update.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "octavo/ops/parameter.h"
+#include "octavo/ops/var.h"
+
+namespace octavo::ops {
+
+struct Context;
+
+class Tape {
+ public:
+  // From the output's gradient to the inputs' gradients, in the order given to Record. An undefined tensor is no
+  // gradient.
+  using Backward = std::function<std::vector<Tensor>(Context&, const Tensor& grad)>;
+
+  // A tensor to differentiate by. A parameter gets one leaf per tape, however often it is used.
+  Var Leaf(Tensor value);
+  Var Leaf(const Parameter& parameter);
+
+  // The output of an op. When no input is on the tape the result is a constant and `backward` is dropped.
+  Var Record(Tensor output, std::span<const NodeId> inputs, Backward backward);
+  Var Record(Tensor output, std::initializer_list<NodeId> inputs, Backward backward) {
+    return Record(std::move(output), std::span<const NodeId>(inputs.begin(), inputs.size()), std::move(backward));
+  }
+
+  // Walks back from `output`, whose gradient is `seed`. Gradients that meet at a node are added in the order of the
+  // walk, newest op first, which is fixed by the model. Frees each op's residuals as it passes. Call once.
+  void Run(Context& context, const Var& output, const Tensor& seed);
+
+  // The gradient of a leaf; undefined when nothing reached it.
+  Tensor Grad(const Var& leaf) const;
+  Tensor Grad(const Parameter& parameter) const;
+
+  // Parameters that were used, in the order of first use.
+  std::span<const Parameter* const> parameters() const { return order_; }
+
+ private:
+  struct Node {
+    std::vector<NodeId> inputs;
+    Backward backward;  // empty for a leaf
+    Tensor grad;
+  };
+
+  void Accumulate(Context& context, NodeId node, const Tensor& grad);
+
+  std::vector<Node> nodes_;
+  std::map<const Parameter*, Var> leaves_;
+  std::vector<const Parameter*> order_;
+};
+
+}  // namespace octavo::ops
