@@ -1,0 +1,67 @@
+#include "octavo/config/yaml.h"
+
+#include <gtest/gtest.h>
+
+#include "octavo/base/error.h"
+
+namespace octavo {
+namespace {
+
+std::string ErrorOf(std::string_view text) {
+  try {
+    Yaml::Parse(text, "f.yml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Yaml, ReadsScalarsListsAndMaps) {
+  const Yaml yaml = Yaml::Parse("a: 1_000\nb: [x, 'None', None, 2.5]\nc:\n  d: true\n  e: 'int8'\n", "f.yml");
+  EXPECT_EQ(yaml.Find("a")->Int("a"), 1000);
+  const auto& items = yaml.Find("b")->items();
+  ASSERT_EQ(items.size(), 4u);
+  EXPECT_EQ(items[0].Text("x"), "x");
+  EXPECT_EQ(items[1].Text("quoted"), "None");
+  EXPECT_TRUE(items[2].is_null());
+  EXPECT_EQ(items[3].Number("number"), 2.5);
+  EXPECT_TRUE(yaml.Find("c")->Find("d")->Bool("d"));
+  EXPECT_EQ(yaml.Find("c")->Find("e")->Text("e"), "int8");
+  EXPECT_EQ(yaml.Find("c")->Find("e")->Where(), "f.yml:5");
+  EXPECT_EQ(yaml.Find("absent"), nullptr);
+  EXPECT_TRUE(Yaml::Parse("", "f.yml").is_null());
+}
+
+TEST(Yaml, RefusesWhatWouldBeSilent) {
+  EXPECT_EQ(ErrorOf("a: 1\nb: 2\na: 3\n"), "f.yml:3: key 'a' stands here and on line 1");
+  EXPECT_EQ(ErrorOf("a: &x 1\nb: *x\n"), "f.yml:1: an anchor (&name) is not allowed");
+  EXPECT_EQ(ErrorOf("a: !!python/object 1\n"), "f.yml:1: a tag (!name) is not allowed");
+  EXPECT_EQ(ErrorOf("---\na: 1\n---\nb: 2\n"), "f.yml: more than one document");
+  EXPECT_EQ(ErrorOf("? [a]\n: 1\n"), "f.yml:1: a key must be plain text");
+}
+
+TEST(Yaml, MalformedTextIsAnErrorWithItsLine) {
+  for (const char* bad : {"a: [1, 2", "a: 'x", "\t- a", "a: b: c", "{a: 1", "- a\nb: 1", "a: \"\\q\""}) {
+    EXPECT_TRUE(ErrorOf(bad).starts_with("f.yml:")) << bad << ": " << ErrorOf(bad);
+  }
+  const std::string deep = std::string(100, '[') + std::string(100, ']');
+  EXPECT_NE(ErrorOf(deep).find("nested deeper than 64 levels"), std::string::npos);
+}
+
+TEST(Yaml, WrongTypesNameThePlace) {
+  const Yaml yaml = Yaml::Parse("a: x\nb: '1'\nc: 1.5\nd: [1]\n", "f.yml");
+  EXPECT_THROW(yaml.Find("a")->Int("a"), Error);
+  EXPECT_THROW(yaml.Find("b")->Int("b"), Error);
+  EXPECT_THROW(yaml.Find("c")->Int("c"), Error);
+  EXPECT_THROW(yaml.Find("a")->Bool("a"), Error);
+  try {
+    yaml.Find("d")->Text("d");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "f.yml:4: d: expected text, found a list");
+  }
+}
+
+}  // namespace
+}  // namespace octavo
