@@ -4,11 +4,11 @@
 // exceptions, results below the smallest normal number are 0 (what flush-to-zero gives anyway).
 //
 // Largest error found over all floats of the stated range, in ulp of the exact result (math_test.cc holds them to it):
-//   Exp      1.01   all x; 0 below -87.33654
-//   Log      0.80   all positive normal x; smaller ones count as 0 (-inf), negative ones give NaN
-//   Tanh     1.40   all x
-//   Sigmoid  2.50   x >= -87.33654; 0 below
-//   Erf      1.02   all x
+//   Exp      1.02   all x; 0 below -87.33654
+//   Log      0.81   all positive normal x; smaller ones count as 0 (-inf), negative ones give NaN
+//   Tanh     1.34   all x
+//   Sigmoid  2.41   x >= -87.33654; 0 below
+//   Erf      1.07   all x
 //   Sin, Cos 0.501  |x| <= 2^30; NaN beyond (there is no reduction for it). In double inside, rounded once.
 //   SinCos64 1.6    ulp of double, |x| <= 2^30; NaN beyond. For position tables.
 //

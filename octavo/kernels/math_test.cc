@@ -30,11 +30,11 @@ struct Stated {
 };
 
 const Stated kStated[] = {
-    {MathFunction::kExp, std::exp, -87.33654f, kInf, 1.01},
-    {MathFunction::kLog, std::log, 0x1p-126f, kInf, 0.80},
-    {MathFunction::kTanh, std::tanh, -kInf, kInf, 1.40},
-    {MathFunction::kSigmoid, SigmoidOracle, -87.33654f, kInf, 2.50},
-    {MathFunction::kErf, std::erf, -kInf, kInf, 1.02},
+    {MathFunction::kExp, std::exp, -87.33654f, kInf, 1.02},
+    {MathFunction::kLog, std::log, 0x1p-126f, kInf, 0.81},
+    {MathFunction::kTanh, std::tanh, -kInf, kInf, 1.34},
+    {MathFunction::kSigmoid, SigmoidOracle, -87.33654f, kInf, 2.41},
+    {MathFunction::kErf, std::erf, -kInf, kInf, 1.07},
     {MathFunction::kSin, std::sin, -0x1p30f, 0x1p30f, 0.501},
     {MathFunction::kCos, std::cos, -0x1p30f, 0x1p30f, 0.501},
 };
