@@ -7,25 +7,6 @@
 namespace octavo {
 namespace {
 
-DType CodeStorage(Format format) {
-  switch (format) {
-    case Format::kInt2:
-    case Format::kInt3:
-    case Format::kInt4:
-    case Format::kInt5:
-    case Format::kInt6:
-    case Format::kInt7:
-    case Format::kInt8:
-      return DType::kI8;
-    case Format::kInt16:
-      return DType::kI16;
-    case Format::kInt32:
-      return DType::kI32;
-    default:
-      return DType::kU8;
-  }
-}
-
 // `part` follows the axes of `whole`: same rank, each axis a divisor.
 void CheckDivides(std::string_view op, const char* name, const Tensor& part, const Tensor& whole) {
   if (part.rank() != whole.rank()) {
@@ -137,9 +118,10 @@ QArray MapParts(const QArray& array, Fn&& fn) {
 void Validate(std::string_view op, const QArray& array) {
   if (!array.qvalue.defined() || !array.scale.defined())
     ThrowUsage("{}: a quantized array without qvalue or scale", op);
-  DType storage = CodeStorage(array.format);
-  if (array.qvalue.dtype() != storage) {
-    ThrowUsage("{}: qvalue is {}, its format is stored in {}", op, array.qvalue.ToString(), NameOf(storage));
+  const FormatInfo& info = Info(array.format);
+  if (array.qvalue.dtype() != info.dtype) {
+    ThrowUsage("{}: qvalue is {}, codes of {} are stored in {}", op, array.qvalue.ToString(), info.name,
+               NameOf(info.dtype));
   }
   if (!IsFloat(array.scale.dtype())) {
     ThrowUsage("{}: scale is {}, expected bf16, f16, f32 or f64", op, array.scale.ToString());
@@ -174,7 +156,7 @@ std::vector<TiledAxis> TiledAxes(const QArray& array) {
 }
 
 std::string ToString(const QArray& array) {
-  std::string text = fmt::format("qvalue {} scale {}", array.qvalue.ToString(), array.scale.ToString());
+  std::string text = fmt::format("{}{} scale {}", Info(array.format).name, array.shape(), array.scale.ToString());
   if (array.zero_point) text += fmt::format(" zero point {}", array.zero_point->ToString());
   return text;
 }

@@ -1,0 +1,149 @@
+#include <cmath>
+#include <vector>
+
+#include "octavo/base/float_mode.h"
+#include "octavo/quant/element.h"
+#include "octavo/quant/quantize.h"
+#include "octavo/quant/tile_runs.h"
+
+namespace octavo::quant {
+namespace {
+
+constexpr const char* kOp = "Calibrate";
+
+template <typename E>
+Tensor Filled(const Shape& shape, double value) {
+  Tensor result = Tensor::Empty(shape, E::kDType);
+  for (auto& element : result.template MutableValues<typename E::Stored>()) {
+    element = E::Store(static_cast<float>(value));
+  }
+  return result;
+}
+
+// A number written in a method takes the dtype of the array before it is used.
+template <typename E>
+float Weak(double number) {
+  return E::Round(static_cast<float>(number));
+}
+
+void RefuseNonFinite(std::span<const float> found, const Tensor& array, const Arithmetic& arithmetic) {
+  if (arithmetic.non_finite == NonFinite::kPropagate) return;
+  for (float value : found) {
+    if (IsFiniteBits(value)) continue;
+    throw Error(
+        ErrorCode::kNumbers,
+        fmt::format("Calibrate{}{}: {} in {}", arithmetic.site.empty() ? "" : " at ", arithmetic.site,
+                    IsNanBits(value) ? "NaN" : "infinity", array.ToString()),
+        "the tensor cannot be quantized; look at the step before, or let it propagate with non_finite=propagate");
+  }
+}
+
+template <typename E>
+Tensor StoreAll(const Shape& shape, std::span<const float> values) {
+  Tensor result = Tensor::Empty(shape, E::kDType);
+  auto stored = result.template MutableValues<typename E::Stored>();
+  for (size_t i = 0; i < values.size(); ++i) stored[i] = E::Store(values[i]);
+  return result;
+}
+
+template <typename E>
+CalibrationRange AbsMax(const Tensor& array, const Shape& parts, double factor, const Arithmetic& arithmetic) {
+  auto values = array.Values<typename E::Stored>();
+  std::vector<uint32_t> bits(static_cast<size_t>(parts.size()), 0);
+  ForEachRun(array.shape(), parts, [&](int64_t begin, int64_t part, int64_t length) {
+    uint32_t largest = bits[static_cast<size_t>(part)];
+    for (int64_t i = begin; i < begin + length; ++i) {
+      largest = std::max(largest, MagnitudeBits(E::Load(values[static_cast<size_t>(i)])));
+    }
+    bits[static_cast<size_t>(part)] = largest;
+  });
+  std::vector<float> result;
+  result.reserve(bits.size());
+  for (uint32_t b : bits) result.push_back(std::bit_cast<float>(b));
+  RefuseNonFinite(result, array, arithmetic);
+  if (factor != 1.0) {
+    for (float& value : result) value = E::Round(value * Weak<E>(factor));
+  }
+  return CalibrationRange::Symmetric(StoreAll<E>(parts, result));
+}
+
+template <typename E>
+CalibrationRange MinMax(const Tensor& array, const Shape& parts, double factor, const Arithmetic& arithmetic) {
+  auto values = array.Values<typename E::Stored>();
+  // The range always holds 0, so 0 is where both start.
+  std::vector<float> low(static_cast<size_t>(parts.size()), 0.0f), high = low;
+  ForEachRun(array.shape(), parts, [&](int64_t begin, int64_t part, int64_t length) {
+    float& smallest = low[static_cast<size_t>(part)];
+    float& largest = high[static_cast<size_t>(part)];
+    for (int64_t i = begin; i < begin + length; ++i) {
+      const float value = E::Load(values[static_cast<size_t>(i)]);
+      smallest = MinNan(smallest, value);
+      largest = MaxNan(largest, value);
+    }
+  });
+  RefuseNonFinite(low, array, arithmetic);
+  RefuseNonFinite(high, array, arithmetic);
+  if (factor != 1.0) {
+    for (float& value : low) value = E::Round(value * Weak<E>(factor));
+    for (float& value : high) value = E::Round(value * Weak<E>(factor));
+  }
+  return CalibrationRange::Between(StoreAll<E>(parts, low), StoreAll<E>(parts, high));
+}
+
+// sqrt(mean(x²)) * factor. The square is rounded to the dtype; the sum is taken in double, ascending, and rounded to
+// f32, so that it does not depend on a summation order; the mean is made in f32 and rounded to the dtype.
+template <typename E>
+CalibrationRange Rms(const Tensor& array, const Shape& parts, double factor, const Arithmetic& arithmetic) {
+  auto values = array.Values<typename E::Stored>();
+  std::vector<double> sums(static_cast<size_t>(parts.size()), 0.0);
+  ForEachRun(array.shape(), parts, [&](int64_t begin, int64_t part, int64_t length) {
+    double sum = sums[static_cast<size_t>(part)];
+    for (int64_t i = begin; i < begin + length; ++i) {
+      const float value = E::Load(values[static_cast<size_t>(i)]);
+      sum += static_cast<double>(E::Round(value * value));
+    }
+    sums[static_cast<size_t>(part)] = sum;
+  });
+  const int64_t count = parts.size() == 0 ? 1 : std::max<int64_t>(array.size() / parts.size(), 1);
+  const Divisor<F32Element> by_count(static_cast<float>(count), parts.size() > 1, arithmetic.division);
+  std::vector<float> result;
+  result.reserve(sums.size());
+  for (double sum : sums) {
+    const float mean = E::Round(by_count(static_cast<float>(sum)));
+    result.push_back(E::Round(E::Round(std::sqrt(mean)) * Weak<E>(factor)));
+  }
+  RefuseNonFinite(result, array, arithmetic);
+  return CalibrationRange::Symmetric(StoreAll<E>(parts, result));
+}
+
+// No data is looked at: one range for the whole array.
+template <typename E>
+CalibrationRange Fixed(const Tensor& array, const Calibration& calibration) {
+  const Shape one(std::vector<int64_t>(static_cast<size_t>(array.rank()), 1));
+  if (calibration.low + calibration.high == 0) return CalibrationRange::Symmetric(Filled<E>(one, calibration.high));
+  return CalibrationRange::Between(Filled<E>(one, calibration.low), Filled<E>(one, calibration.high));
+}
+
+}  // namespace
+
+CalibrationRange Calibrate(const Tensor& array, const HowToQuantize& how, const Arithmetic& arithmetic) {
+  const ScopedFloatMode mode;
+  const Shape parts = ScaleShape(kOp, array.shape(), how);
+  return WithElement(kOp, array.dtype(), [&](auto element) -> CalibrationRange {
+    using E = decltype(element);
+    const Tensor packed = array.Contiguous();
+    switch (how.calibration.method) {
+      case CalibrationMethod::kAbsMax:
+        return AbsMax<E>(packed, parts, how.calibration.factor, arithmetic);
+      case CalibrationMethod::kMinMax:
+        return MinMax<E>(packed, parts, how.calibration.factor, arithmetic);
+      case CalibrationMethod::kRms:
+        return Rms<E>(packed, parts, how.calibration.factor, arithmetic);
+      case CalibrationMethod::kFixed:
+        break;
+    }
+    return Fixed<E>(packed, how.calibration);
+  });
+}
+
+}  // namespace octavo::quant
