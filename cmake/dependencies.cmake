@@ -10,5 +10,5 @@ pkg_check_modules(yaml REQUIRED IMPORTED_TARGET yaml-cpp)
 # OCTAVO_LIBS_<folder>: what a folder links beyond the folders below it.
 set(OCTAVO_LIBS_base fmt::fmt Threads::Threads PkgConfig::xxhash)
 set(OCTAVO_LIBS_config PkgConfig::yaml)
-set(OCTAVO_LIBS_quant PkgConfig::re2)
+set(OCTAVO_LIBS_quant PkgConfig::re2 nlohmann_json::nlohmann_json)
 set(OCTAVO_LIBS_checkpoint nlohmann_json::nlohmann_json)

@@ -1,5 +1,10 @@
 # One library per folder of LAYERS.txt, named octavo_<folder>, linked to just the folders that its line names.
 # A folder's *_test.cc files make one test program, its *_avx2.cc files get the AVX2 flags.
+include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
+file(GLOB recipes CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/octavo/quant/recipes/*.yml)
+embed_files(${PROJECT_BINARY_DIR}/generated/recipe_files.cc RecipeFiles ${recipes})
+set(OCTAVO_GENERATED_quant ${PROJECT_BINARY_DIR}/generated/recipe_files.cc)
+
 file(STRINGS ${PROJECT_SOURCE_DIR}/LAYERS.txt layer_lines)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/LAYERS.txt)
 set(OCTAVO_FOLDERS "")
@@ -27,7 +32,7 @@ foreach(line IN LISTS layer_lines)
       set(includes $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
       if(sources)
-        add_library(octavo_${folder} STATIC ${sources})
+        add_library(octavo_${folder} STATIC ${sources} ${OCTAVO_GENERATED_${folder}})
         target_include_directories(octavo_${folder} PUBLIC ${includes})
         target_link_libraries(octavo_${folder} PUBLIC ${linked} ${OCTAVO_LIBS_${folder}}
           PRIVATE $<BUILD_INTERFACE:octavo_flags>)
