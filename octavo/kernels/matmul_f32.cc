@@ -40,6 +40,43 @@ void Check(const MatMulF32Args& args) {
   }
 }
 
+// The kernels, best first. Each says why it declines, or nothing when it takes the product.
+enum class Which { kStream, kBlocked, kReference };
+
+struct Entry {
+  Which which;
+  std::string_view name;
+  std::string_view (*decline)(Isa, const MatMulF32Args&);
+};
+
+std::string_view DeclineStream(Isa isa, const MatMulF32Args& args) {
+  if (isa != Isa::kAvx2) return "needs avx2";
+  if (args.c.rows > internal::kStreamRows) return "more than 8 rows";
+  if (args.a.cols == 0) return "K is 0";
+  if (args.b.stored != Stored::kF32 || args.b.scales.scale != nullptr) return "B is not plain f32";
+  if (args.b.row_stride != 1 && args.b.col_stride != 1) return "B has no unit stride";
+  return {};
+}
+
+std::string_view DeclineBlocked(Isa isa, const MatMulF32Args& args) {
+  if (isa != Isa::kAvx2) return "needs avx2";
+  if (args.a.cols == 0) return "K is 0";
+  return {};
+}
+
+constexpr Entry kEntries[] = {
+    {Which::kStream, "f32 stream avx2 (M <= 8)", &DeclineStream},
+    {Which::kBlocked, "f32 blocked 6x16 avx2", &DeclineBlocked},
+    {Which::kReference, "f32 reference", [](Isa, const MatMulF32Args&) -> std::string_view { return {}; }},
+};
+
+Which Select(Isa isa, const MatMulF32Args& args) {
+  for (const Entry& entry : kEntries) {
+    if (entry.decline(isa, args).empty()) return entry.which;
+  }
+  return Which::kReference;
+}
+
 // Rows that no group owns: epilogue of nothing.
 void ZeroRows(ThreadPool& pool, const FloatResult& c) {
   pool.ParallelFor(c.rows, 16, [&](int64_t begin, int64_t end) {
@@ -67,15 +104,54 @@ int64_t TotalRows(std::span<const int64_t> group_rows, int64_t rows, const char*
 
 }  // namespace
 
-KernelChoice ChooseMatMulF32(Isa, const MatMulF32Args&) { return {"reference", {}}; }
+internal::FinishF32 MakeFinish(const EpilogueF32& epilogue, const FloatResult& c, int64_t row, int64_t col) {
+  const auto at = [](const Vector& v, int64_t i) { return v.data == nullptr ? nullptr : v.data + i * v.stride; };
+  internal::FinishF32 finish;
+  finish.row_scale = at(epilogue.row_scale, row), finish.row_scale_stride = epilogue.row_scale.stride;
+  finish.col_scale = at(epilogue.col_scale, col), finish.col_scale_stride = epilogue.col_scale.stride;
+  finish.bias = at(epilogue.bias, col), finish.bias_stride = epilogue.bias.stride;
+  finish.accumulate = epilogue.accumulate;
+  finish.stored = c.stored;
+  finish.row_stride = c.row_stride, finish.col_stride = c.col_stride;
+  const int64_t bytes = c.stored == Stored::kF32 ? 4 : 2;
+  finish.c = static_cast<char*>(c.data) + (row * c.row_stride + col * c.col_stride) * bytes;
+  return finish;
+}
+
+KernelChoice ChooseMatMulF32(Isa isa, const MatMulF32Args& args) {
+  KernelChoice choice;
+  for (const Entry& entry : kEntries) {
+    const std::string_view reason = entry.decline(isa, args);
+    if (reason.empty()) {
+      choice.name = entry.name;
+      break;
+    }
+    choice.declined.push_back(fmt::format("{}: {}", entry.name, reason));
+  }
+  return choice;
+}
 
 void MatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, const MatMulF32Args& args) {
   MatMulF32(pool, isa, workspace, std::span(&args, 1));
 }
 
-void MatMulF32(ThreadPool& pool, Isa, Workspace&, std::span<const MatMulF32Args> many) {
+void MatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, std::span<const MatMulF32Args> many) {
   for (const MatMulF32Args& args : many) Check(args);
-  for (const MatMulF32Args& args : many) MatMulF32Reference(pool, args);
+  std::vector<MatMulF32Args> blocked;
+  for (const MatMulF32Args& args : many) {
+    if (args.c.rows == 0 || args.c.cols == 0) continue;
+    switch (Select(isa, args)) {
+      case Which::kStream:
+        MatMulF32Stream(pool, workspace, args);
+        break;
+      case Which::kBlocked:
+        blocked.push_back(args);
+        break;
+      case Which::kReference:
+        MatMulF32Reference(pool, args);
+    }
+  }
+  if (!blocked.empty()) MatMulF32Blocked(pool, workspace, blocked);
 }
 
 void GroupedMatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, const GroupedF32Args& args) {

@@ -1,0 +1,263 @@
+// The fast kernels of the F family against the reference, bit for bit: shapes, layouts, stored types, threads.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "octavo/kernels/matmul_f32.h"
+#include "octavo/kernels/matmul_f32_impl.h"
+
+namespace octavo::kernels {
+namespace {
+
+// A generator whose numbers are the same with every compiler and library.
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ull + 1) {}
+  uint32_t Next() {
+    state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
+    return static_cast<uint32_t>(state_ >> 32);
+  }
+  int64_t Below(int64_t bound) { return static_cast<int64_t>(Next()) % bound; }
+  float Float() { return (static_cast<float>(Next() >> 8) * 0x1p-24f - 0.5f) * 4; }
+  template <typename T, size_t n>
+  T Of(const T (&list)[n]) {
+    return list[Below(static_cast<int64_t>(n))];
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// An fp8 table with three mantissa bits, bias 7, NaN at the end of both halves, as e4m3fn has it.
+const CodeTable& E4M3() {
+  static const CodeTable table = [] {
+    float value[256];
+    for (int c = 0; c < 256; ++c) {
+      const int e = c >> 3 & 15, m = c & 7;
+      const float magnitude = e == 0 ? std::ldexp(static_cast<float>(m), -9) : std::ldexp(1.0f + m / 8.0f, e - 7);
+      value[c] = (c & 127) == 127 ? std::numeric_limits<float>::quiet_NaN() : magnitude;
+      if (c & 128) value[c] = -value[c];
+    }
+    return MakeCodeTable(value, 256);
+  }();
+  return table;
+}
+
+// Sixteen uneven values, as a lookup format has them.
+const CodeTable& Lookup16() {
+  static const CodeTable table = [] {
+    float value[16];
+    for (int c = 0; c < 16; ++c) value[c] = std::sin(static_cast<float>(c) - 7.3f);
+    return MakeCodeTable(value, 16);
+  }();
+  return table;
+}
+
+// A random matrix in any storage, and the memory behind it.
+struct Matrix {
+  std::vector<uint8_t> bytes;
+  std::vector<float> scale, zero_point;
+  FloatSource source;
+};
+
+enum class Layout { kRows, kCols, kGaps };
+
+void FillCodes(Numbers& numbers, Matrix& matrix, Stored stored, int64_t count) {
+  static constexpr int64_t kBytes[] = {4, 2, 2, 1, 1, 1};
+  matrix.bytes.resize(static_cast<size_t>(count * kBytes[static_cast<int>(stored)] + 64));
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = numbers.Float();
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    uint8_t* at = matrix.bytes.data() + i * kBytes[static_cast<int>(stored)];
+    const uint16_t bf16 = static_cast<uint16_t>(bits >> 16);
+    const uint16_t f16 = static_cast<uint16_t>((bits >> 16 & 0x8000) | (0x3000 + (bits >> 8) % 0x1000));
+    switch (stored) {
+      case Stored::kF32:
+        std::memcpy(at, &value, 4);
+        break;
+      case Stored::kBF16:
+        std::memcpy(at, &bf16, 2);
+        break;
+      case Stored::kF16:
+        std::memcpy(at, &f16, 2);
+        break;
+      case Stored::kByte:
+        *at = static_cast<uint8_t>(bits % 127 | (bits >> 9 & 128));
+        break;  // no NaN codes
+      default:
+        *at = static_cast<uint8_t>(bits >> 3);
+    }
+  }
+}
+
+Matrix RandomMatrix(Numbers& numbers, Stored stored, int64_t rows, int64_t cols, Layout layout) {
+  Matrix matrix;
+  FloatSource& s = matrix.source;
+  s.stored = stored;
+  s.rows = rows, s.cols = cols;
+  s.offset = numbers.Below(5);
+  const int64_t gap = layout == Layout::kGaps ? 2 : 1;
+  if (layout == Layout::kCols) {
+    s.row_stride = 1, s.col_stride = rows + numbers.Below(3);
+  } else {
+    s.col_stride = gap, s.row_stride = cols * gap + numbers.Below(3);
+  }
+  FillCodes(numbers, matrix, stored, s.offset + rows * s.row_stride + cols * s.col_stride + 8);
+  s.data = matrix.bytes.data();
+  if (stored == Stored::kByte) s.table = &E4M3();
+  if (stored == Stored::kNibble) s.table = &Lookup16();
+  return matrix;
+}
+
+void AddScales(Numbers& numbers, Matrix& matrix, int64_t tile_rows, int64_t tile_cols, bool zero_points) {
+  TileScales& t = matrix.source.scales;
+  t.row0 = numbers.Below(tile_rows), t.col0 = numbers.Below(tile_cols);
+  const int64_t tiles_r = (matrix.source.rows + t.row0) / tile_rows + 1;
+  const int64_t tiles_c = (matrix.source.cols + t.col0) / tile_cols + 1;
+  for (int64_t i = 0; i < tiles_r * tiles_c; ++i) {
+    matrix.scale.push_back(std::fabs(numbers.Float()) + 0.01f);
+    matrix.zero_point.push_back(static_cast<float>(numbers.Below(7)));
+  }
+  t.tile_rows = tile_rows, t.tile_cols = tile_cols;
+  t.row_stride = tiles_c, t.col_stride = 1;
+  t.scale = matrix.scale.data();
+  if (zero_points) t.zero_point = matrix.zero_point.data();
+}
+
+struct Output {
+  std::vector<uint32_t> words;
+  FloatResult result;
+};
+
+Output RandomOutput(Numbers& numbers, Stored stored, int64_t rows, int64_t cols, Layout layout) {
+  Output output;
+  FloatResult& c = output.result;
+  c.stored = stored, c.rows = rows, c.cols = cols;
+  const int64_t gap = layout == Layout::kGaps ? 3 : 1;
+  if (layout == Layout::kCols) {
+    c.row_stride = 1, c.col_stride = rows + 1;
+  } else {
+    c.col_stride = gap, c.row_stride = cols * gap + 2;
+  }
+  output.words.resize(static_cast<size_t>(rows * c.row_stride + cols * c.col_stride + 8));
+  for (uint32_t& word : output.words) word = std::bit_cast<uint32_t>(numbers.Float()) & 0xffff3fffu;
+  c.data = output.words.data();
+  return output;
+}
+
+Output Copy(const Output& from) {
+  Output copy = from;
+  copy.result.data = copy.words.data();
+  return copy;
+}
+
+constexpr Layout kLayouts[] = {Layout::kRows, Layout::kCols, Layout::kRows, Layout::kCols, Layout::kGaps};
+constexpr int64_t kDepths[] = {1, 2, 7, 31, 64, 255, 256, 257, 511, 513, 1000};
+
+class Bits : public ::testing::Test {
+ protected:
+  // Runs the product with the fast kernels on several thread counts and compares all of C's memory with the
+  // reference's, the gaps between elements included.
+  void Compare(MatMulF32Args args, const Output& before, const std::string& what) {
+    Output want = Copy(before);
+    args.c = want.result;
+    MatMulF32Reference(one_, args);
+    ThreadPool* pools[] = {&one_, &two_, &three_, &seven_};
+    for (ThreadPool* pool : pools) {
+      Output found = Copy(before);
+      args.c = found.result;
+      MatMulF32(*pool, ChooseIsa().isa, workspace_, args);
+      ASSERT_EQ(want.words, found.words) << what << ", threads " << pool->size();
+    }
+  }
+
+  ThreadPool one_{1}, two_{2}, three_{3}, seven_{7};
+  Workspace workspace_;
+};
+
+TEST_F(Bits, AnyShapeAndLayout) {
+  Numbers numbers(1);
+  for (int round = 0; round < 120; ++round) {
+    const int64_t m = 1 + numbers.Below(70), n = 1 + numbers.Below(70), k = numbers.Of(kDepths);
+    const Matrix a = RandomMatrix(numbers, Stored::kF32, m, k, numbers.Of(kLayouts));
+    const Matrix b = RandomMatrix(numbers, Stored::kF32, k, n, numbers.Of(kLayouts));
+    const Output c = RandomOutput(numbers, Stored::kF32, m, n, numbers.Of(kLayouts));
+    MatMulF32Args args;
+    args.a = a.source, args.b = b.source;
+    Compare(args, c, fmt::format("round {}: {} x {} x {}", round, m, n, k));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(Bits, FewRows) {
+  Numbers numbers(2);
+  for (int64_t m = 1; m <= 9; ++m) {
+    for (const Layout layout : {Layout::kRows, Layout::kCols}) {
+      const int64_t n = 500 + numbers.Below(200), k = numbers.Of({int64_t{256}, int64_t{300}, int64_t{515}});
+      const Matrix a = RandomMatrix(numbers, Stored::kF32, m, k, Layout::kRows);
+      const Matrix b = RandomMatrix(numbers, Stored::kF32, k, n, layout);
+      const Output c = RandomOutput(numbers, Stored::kF32, m, n, Layout::kRows);
+      MatMulF32Args args;
+      args.a = a.source, args.b = b.source;
+      Compare(args, c, fmt::format("{} rows", m));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// More than one chunk of rows and one block of columns, so that every buffer is used twice.
+TEST_F(Bits, SeveralBlocks) {
+  Numbers numbers(3);
+  struct {
+    int64_t m, n, k;
+    bool accumulate;
+  } const cases[] = {{3100, 20, 260, false}, {13, 4130, 270, false}, {4200, 17, 300, true}, {14, 4110, 515, true}};
+  for (const auto& shape : cases) {
+    const Matrix a = RandomMatrix(numbers, Stored::kF32, shape.m, shape.k, Layout::kRows);
+    const Matrix b = RandomMatrix(numbers, Stored::kF32, shape.k, shape.n, Layout::kCols);
+    const Output c = RandomOutput(numbers, Stored::kF32, shape.m, shape.n, Layout::kRows);
+    MatMulF32Args args;
+    args.a = a.source, args.b = b.source;
+    args.epilogue.accumulate = shape.accumulate;
+    Compare(args, c, fmt::format("{} x {} x {}", shape.m, shape.n, shape.k));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(Bits, EveryStoredTypeWithScalesAndEpilogues) {
+  Numbers numbers(4);
+  constexpr Stored kStored[] = {Stored::kF32, Stored::kBF16, Stored::kF16, Stored::kI8, Stored::kByte, Stored::kNibble};
+  constexpr Stored kResults[] = {Stored::kF32, Stored::kBF16, Stored::kF16};
+  constexpr int64_t kTiles[] = {1, 3, 16, 32, 128, 4096};
+  const std::vector<float> rows = [&] {
+    std::vector<float> values(200);
+    for (float& v : values) v = numbers.Float();
+    return values;
+  }();
+  for (int round = 0; round < 150; ++round) {
+    const int64_t m = 1 + numbers.Below(40), n = 1 + numbers.Below(60), k = numbers.Of(kDepths);
+    Matrix a = RandomMatrix(numbers, numbers.Of(kStored), m, k, numbers.Of(kLayouts));
+    Matrix b = RandomMatrix(numbers, numbers.Of(kStored), k, n, numbers.Of(kLayouts));
+    if (numbers.Below(2) == 0) AddScales(numbers, a, numbers.Of(kTiles), numbers.Of(kTiles), numbers.Below(2) == 0);
+    if (numbers.Below(2) == 0) AddScales(numbers, b, numbers.Of(kTiles), numbers.Of(kTiles), numbers.Below(2) == 0);
+    const Output c = RandomOutput(numbers, numbers.Of(kResults), m, n, numbers.Of(kLayouts));
+    MatMulF32Args args;
+    args.a = a.source, args.b = b.source;
+    if (numbers.Below(2) == 0) args.epilogue.row_scale = {rows.data(), numbers.Below(3)};
+    if (numbers.Below(2) == 0) args.epilogue.col_scale = {rows.data() + 5, numbers.Below(3)};
+    if (numbers.Below(2) == 0) args.epilogue.bias = {rows.data() + 7, numbers.Below(3)};
+    args.epilogue.accumulate = numbers.Below(2) == 0;
+    Compare(args, c, fmt::format("round {}: {} x {} x {}", round, m, n, k));
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace octavo::kernels
