@@ -50,6 +50,18 @@ void CheckSequences(const char* op, const Sequences& sequences, int64_t tokens) 
   }
 }
 
+ConstRows PartOf(const ConstRows& m, const Block& block) {
+  const int64_t offset = (block.flat ? 0 : block.row_begin * m.row_stride) + block.col_begin;
+  const char* data = static_cast<const char*>(m.data) + offset * SizeOf(m.dtype);
+  const int64_t cols = block.col_end - block.col_begin;
+  return {data, m.dtype, block.flat ? 1 : block.row_end - block.row_begin, cols, block.flat ? cols : m.row_stride};
+}
+
+MutRows PartOf(const MutRows& m, const Block& block) {
+  const ConstRows part = PartOf(static_cast<ConstRows>(m), block);
+  return {const_cast<void*>(part.data), part.dtype, part.rows, part.cols, part.row_stride};
+}
+
 int64_t RowGrain(int64_t cols) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cols)); }
 
 }  // namespace octavo::kernels

@@ -48,6 +48,23 @@ void CheckSameDType(const char* op, const char* name_a, const ConstRows& a, cons
 void CheckPresent(const char* op, const char* name, const void* data, int64_t count);
 void CheckSequences(const char* op, const Sequences& sequences, int64_t tokens);
 
+// A part of the elements of elementwise work: rows and columns, or, when `flat`, columns of the one long row that
+// matrices without gaps are.
+struct Block {
+  int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
+  bool flat = false;
+};
+
+// The block's part of `m`, as rows of their own.
+ConstRows PartOf(const ConstRows& m, const Block& block);
+MutRows PartOf(const MutRows& m, const Block& block);
+
+// True when all of them can be read as one long row.
+template <typename... M>
+bool WithoutGaps(const M&... m) {
+  return ((m.rows <= 1 || m.row_stride == m.cols) && ...);
+}
+
 // Rows that one piece of work should have at least, so that waking a thread pays: about 16,000 elements.
 int64_t RowGrain(int64_t cols);
 
