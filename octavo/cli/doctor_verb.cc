@@ -177,6 +177,7 @@ VerbSpec DoctorVerb() {
           .summary = "what a bug report needs: version, cpu, kernels, memory, measured limits, disk",
           .details =
               "Prints one line per subject, each ok, warn or fail; exit 1 when one fails. Takes two or three seconds.",
+          .options = {},
           .run = RunDoctor};
 }
 
