@@ -31,6 +31,7 @@ std::string MainHelp() {
 std::span<const VerbSpec> Verbs() {
   static const std::vector<VerbSpec> verbs = {
       DoctorVerb(),
+      GoldenVerb(),
   };
   return verbs;
 }

@@ -15,5 +15,6 @@ int RunCommand(std::span<const std::string_view> words);
 std::span<const VerbSpec> Verbs();
 
 VerbSpec DoctorVerb();
+VerbSpec GoldenVerb();
 
 }  // namespace octavo

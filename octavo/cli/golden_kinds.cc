@@ -1,0 +1,13 @@
+#include "octavo/cli/golden.h"
+
+namespace octavo {
+
+std::vector<GoldenKind> GoldenKinds() {
+  std::vector<GoldenKind> all;
+  for (const auto& kinds : {FormatKinds(), ThreefryKinds()}) {
+    all.insert(all.end(), kinds.begin(), kinds.end());
+  }
+  return all;
+}
+
+}  // namespace octavo
