@@ -1,30 +1,18 @@
 #include "octavo/kernels/float_source.h"
 
-#include <bit>
-#include <cmath>
+#include "octavo/numerics/half.h"
 
 namespace octavo::kernels {
 namespace {
 
-float FromBF16(uint16_t code) { return std::bit_cast<float>(static_cast<uint32_t>(code) << 16); }
-
-float FromF16(uint16_t code) {
-  const uint32_t sign = static_cast<uint32_t>(code & 0x8000u) << 16;
-  const uint32_t magnitude = code & 0x7fffu;
-  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-  if (magnitude >= 0x0400u) return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
-  const float value = static_cast<float>(magnitude) * 0x1p-24f;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
-}
-
-float Decode(const FloatSource& source, int64_t index) {
+float DecodedAt(const FloatSource& source, int64_t index) {
   switch (source.stored) {
     case Stored::kF32:
       return static_cast<const float*>(source.data)[index];
     case Stored::kBF16:
-      return FromBF16(static_cast<const uint16_t*>(source.data)[index]);
+      return BF16ToF32(static_cast<const uint16_t*>(source.data)[index]);
     case Stored::kF16:
-      return FromF16(static_cast<const uint16_t*>(source.data)[index]);
+      return F16ToF32(static_cast<const uint16_t*>(source.data)[index]);
     case Stored::kI8:
       return static_cast<const int8_t*>(source.data)[index];
     case Stored::kByte:
@@ -46,33 +34,6 @@ FloatSource Make(const void* data, Stored stored, int64_t rows, int64_t cols, co
   source.row_stride = cols;
   source.table = table;
   return source;
-}
-
-// Looks for a shift and a factor that give the table through f16. Codes where they do not (NaN, infinities, the NaN in
-// the place of -0) must lie at the upper end of both halves or be the single code 0x80.
-void FindHalf(CodeTable& table) {
-  for (int shift = 3; shift <= 8 && !table.has_half; ++shift) {
-    // The factor that maps the first normal-looking code right; a power of two.
-    for (int exponent = -24; exponent <= 24; ++exponent) {
-      const float factor = std::ldexp(1.0f, exponent);
-      int special_from = 128;
-      bool fits = true;
-      auto matches = [&](int code) {
-        const auto half = static_cast<uint16_t>((code >> 7) << 15 | (code & 127) << shift);
-        if ((half & 0x7fff) != (code & 127) << shift) return false;  // runs into the sign
-        return std::bit_cast<uint32_t>(FromF16(half) * factor) == std::bit_cast<uint32_t>(table.value[code]);
-      };
-      for (int m = 127; m >= 1 && !(matches(m) && matches(m | 128)); --m) special_from = m;
-      for (int m = 0; m < special_from && fits; ++m) fits = matches(m) && (m == 0 || matches(m | 128));
-      if (!fits || special_from < 96) continue;
-      table.has_half = true;
-      table.half_shift = shift;
-      table.half_factor = factor;
-      table.special_from = special_from;
-      table.special_code = matches(128) ? -1 : 128;
-      break;
-    }
-  }
 }
 
 }  // namespace
@@ -112,15 +73,8 @@ FloatSource SourceNibbles(const uint8_t* data, const CodeTable& table, int64_t r
   return Make(data, Stored::kNibble, rows, cols, &table);
 }
 
-CodeTable MakeCodeTable(const float* value, int count) {
-  CodeTable table;
-  for (int c = 0; c < count; ++c) table.value[c] = value[c];
-  if (count == 256) FindHalf(table);
-  return table;
-}
-
 float ValueAt(const FloatSource& source, int64_t r, int64_t c) {
-  float value = Decode(source, source.offset + r * source.row_stride + c * source.col_stride);
+  float value = DecodedAt(source, source.offset + r * source.row_stride + c * source.col_stride);
   const TileScales& s = source.scales;
   if (s.scale == nullptr) return value;
   const int64_t at = (r + s.row0) / s.tile_rows * s.row_stride + (c + s.col0) / s.tile_cols * s.col_stride;

@@ -19,7 +19,7 @@ enum class Stored : uint8_t {
 };
 
 // The values of all codes of a format with at most 8 bits, and a quicker way to most of them: a format of up to 5
-// exponent bits is a shift away from f16. Made by MakeCodeTable; immutable afterwards.
+// exponent bits is a shift away from f16. Made by code_table.h; immutable afterwards.
 struct CodeTable {
   float value[256] = {};
   // For a code c with magnitude m = c & 127 and sign c >> 7, unless m >= special_from or c == special_code:
@@ -65,9 +65,6 @@ FloatSource SourceF16(const uint16_t* data, int64_t rows, int64_t cols);
 FloatSource SourceI8(const int8_t* data, int64_t rows, int64_t cols);
 FloatSource SourceBytes(const uint8_t* data, const CodeTable& table, int64_t rows, int64_t cols);
 FloatSource SourceNibbles(const uint8_t* data, const CodeTable& table, int64_t rows, int64_t cols);
-
-// value[c] for c < count, the rest zero. `count` is 16 or 256.
-CodeTable MakeCodeTable(const float* value, int count);
 
 // The value of element (r, c): the reference for every pack and every decoding kernel.
 float ValueAt(const FloatSource& source, int64_t r, int64_t c);

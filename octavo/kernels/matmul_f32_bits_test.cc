@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "octavo/kernels/code_table.h"
 #include "octavo/kernels/matmul_f32.h"
 #include "octavo/kernels/matmul_f32_impl.h"
 
@@ -34,21 +35,6 @@ class Numbers {
  private:
   uint64_t state_;
 };
-
-// An fp8 table with three mantissa bits, bias 7, NaN at the end of both halves, as e4m3fn has it.
-const CodeTable& E4M3() {
-  static const CodeTable table = [] {
-    float value[256];
-    for (int c = 0; c < 256; ++c) {
-      const int e = c >> 3 & 15, m = c & 7;
-      const float magnitude = e == 0 ? std::ldexp(static_cast<float>(m), -9) : std::ldexp(1.0f + m / 8.0f, e - 7);
-      value[c] = (c & 127) == 127 ? std::numeric_limits<float>::quiet_NaN() : magnitude;
-      if (c & 128) value[c] = -value[c];
-    }
-    return MakeCodeTable(value, 256);
-  }();
-  return table;
-}
 
 // Sixteen uneven values, as a lookup format has them.
 const CodeTable& Lookup16() {
@@ -111,7 +97,7 @@ Matrix RandomMatrix(Numbers& numbers, Stored stored, int64_t rows, int64_t cols,
   }
   FillCodes(numbers, matrix, stored, s.offset + rows * s.row_stride + cols * s.col_stride + 8);
   s.data = matrix.bytes.data();
-  if (stored == Stored::kByte) s.table = &E4M3();
+  if (stored == Stored::kByte) s.table = &CodeTableOf(Format::kF8E4M3FN);
   if (stored == Stored::kNibble) s.table = &Lookup16();
   return matrix;
 }

@@ -1,39 +1,16 @@
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "octavo/kernels/matmul_f32_impl.h"
+#include "octavo/numerics/half.h"
 
 namespace octavo::kernels {
 namespace {
 
-uint16_t F32ToBF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16 & 0x8000u) | 0x7fc0u);
-  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
-uint16_t F32ToF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = bits >> 16 & 0x8000u;
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above
-  if (magnitude >= 0x38800000u) {
-    return static_cast<uint16_t>(sign | ((magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13));
-  }
-  if (magnitude <= 0x33000000u) return static_cast<uint16_t>(sign);
-  const uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
-  const uint32_t shift = 126u - (magnitude >> 23);
-  return static_cast<uint16_t>(sign | (significand + (1u << (shift - 1)) - 1u + (significand >> shift & 1u)) >> shift);
-}
-
 float Load(const FloatResult& c, int64_t at) {
   if (c.stored == Stored::kF32) return static_cast<const float*>(c.data)[at];
-  FloatSource one;
-  one.data = static_cast<const uint16_t*>(c.data) + at;
-  one.stored = c.stored;
-  return ValueAt(one, 0, 0);
+  const uint16_t code = static_cast<const uint16_t*>(c.data)[at];
+  return c.stored == Stored::kBF16 ? BF16ToF32(code) : F16ToF32(code);
 }
 
 void Store(const FloatResult& c, int64_t at, float value) {
