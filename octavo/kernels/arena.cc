@@ -1,21 +1,22 @@
 #include "octavo/kernels/arena.h"
 
-#include <algorithm>
 #include <new>
 
 namespace octavo::kernels {
 
-Arena::~Arena() { ::operator delete(data_, std::align_val_t(kArenaAlignment)); }
+Arena::~Arena() {
+  for (const Block& block : blocks_) ::operator delete(block.data, std::align_val_t(kArenaAlignment));
+}
 
-std::byte* Arena::Reserve(size_t bytes) {
-  if (bytes > capacity_) {
-    ::operator delete(data_, std::align_val_t(kArenaAlignment));
-    data_ = nullptr;
-    capacity_ = 0;
-    data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(kArenaAlignment)));
-    capacity_ = bytes;
+std::byte* Arena::Reserve(Slot slot, size_t bytes) {
+  Block& block = blocks_[slot];
+  if (bytes > block.capacity) {
+    ::operator delete(block.data, std::align_val_t(kArenaAlignment));
+    block = {};
+    block.data = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(kArenaAlignment)));
+    block.capacity = bytes;
   }
-  return data_;
+  return block.data;
 }
 
 }  // namespace octavo::kernels

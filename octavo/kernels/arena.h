@@ -1,4 +1,4 @@
-// Scratch memory that calls reuse: one aligned block that only grows. The caller owns it and passes it down, one per
+// Scratch memory that calls reuse: a few aligned blocks that only grow. The caller owns it and passes it down, one per
 // concurrent call; a kernel that gets none allocates for the length of the call. Pages stay mapped between calls, which
 // is the reason it exists: fresh pages cost more than packing into them.
 #pragma once
@@ -17,13 +17,17 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // At least `bytes` bytes, aligned to a cache line, valid until the next call. Contents are not kept.
-  std::byte* Reserve(size_t bytes);
-  size_t capacity() const { return capacity_; }
+  // At least `bytes` bytes, aligned to a cache line, valid until the next call with this slot. Contents are not kept.
+  // Slots keep apart what one call needs at the same time: right operand, left operand, quantized codes.
+  enum Slot { kRight, kLeft, kCodes, kSlots };
+  std::byte* Reserve(Slot slot, size_t bytes);
 
  private:
-  std::byte* data_ = nullptr;
-  size_t capacity_ = 0;
+  struct Block {
+    std::byte* data = nullptr;
+    size_t capacity = 0;
+  };
+  Block blocks_[kSlots];
 };
 
 // Cuts one block into aligned pieces; first used with data = nullptr to learn the size.

@@ -1,6 +1,9 @@
 #include "octavo/kernels/matmul_i8.h"
 
+#include <algorithm>
+
 #include "octavo/base/error.h"
+#include "octavo/kernels/int_driver.h"
 
 namespace octavo::kernels {
 
@@ -49,6 +52,52 @@ void CheckMatMulI8(const MatMulI8Args& args) {
   CheckIntOutput("MatMulI8", args.out, args.epilogue, args.tile != 0, args.a.rows, n);
 }
 
-void MatMulI8(ThreadPool& /*pool*/, Isa /*isa*/, const MatMulI8Args& args) { MatMulI8Reference(args); }
+namespace {
+
+constexpr IntFamily kFamilyI8{kStripRowsI8, PackStripsI8Avx2, BlockI8Avx2};
+
+// The panels of b: as given, or packed into `memory`.
+PanelsI8 PanelsOf(ThreadPool& pool, Isa isa, const MatMulI8Args& args, Arena& memory) {
+  const bool row_zero = args.epilogue.row_zero.data != nullptr;
+  if (args.panels.data != nullptr && (!row_zero || args.panels.col_sums != nullptr)) return args.panels;
+  if (args.panels.data != nullptr) {
+    ThrowUsage("MatMulI8: row zero points need panels packed with column sums");
+  }
+  const MatrixView<const int8_t>& b = args.b;
+  Carver sizes(nullptr);
+  sizes.Take<int8_t>(PanelsI8Bytes(b.rows, b.cols, args.tile));
+  sizes.Take<int32_t>(row_zero ? PanelsI8Sums(b.rows, b.cols, args.tile) : 0);
+  Carver carver(memory.Reserve(Arena::kRight, sizes.used()));
+  int8_t* data = carver.Take<int8_t>(PanelsI8Bytes(b.rows, b.cols, args.tile));
+  int32_t* sums = row_zero ? carver.Take<int32_t>(PanelsI8Sums(b.rows, b.cols, args.tile)) : nullptr;
+  return PackPanelsI8(pool, isa, b, args.tile, data, sums);
+}
+
+}  // namespace
+
+IntBlock BlockOf(const PanelsI8& panels, const ScaleEpilogue& epilogue, const IntOutput& out) {
+  const TileCut cut = CutTiles(panels.k, panels.tile);
+  IntBlock block;
+  block.panels = reinterpret_cast<const uint8_t*>(panels.data);
+  block.cols = panels.n;
+  block.tiles = cut.count;
+  block.units = cut.Units(kStepsI8);
+  block.k = panels.k;
+  block.tile_length = cut.length;
+  block.col_add = CrossSums(panels);
+  block.col_sum = panels.col_sums;
+  block.epilogue = epilogue;
+  block.out = out;
+  return block;
+}
+
+void MatMulI8(ThreadPool& pool, Isa isa, const MatMulI8Args& args) {
+  CheckMatMulI8(args);
+  if (isa == Isa::kReference || args.a.cols == 0) return MatMulI8Reference(args);
+  Arena own;
+  const PanelsI8 panels = PanelsOf(pool, isa, args, args.arena != nullptr ? *args.arena : own);
+  RunIntProduct(pool, args.arena != nullptr ? *args.arena : own, kFamilyI8, args.a,
+                BlockOf(panels, args.epilogue, args.out));
+}
 
 }  // namespace octavo::kernels

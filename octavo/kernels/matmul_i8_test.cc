@@ -117,25 +117,28 @@ TEST(MatMulI8Reference, SmallProductByHand) {
 }
 
 TEST(MatMulI8Reference, ScalesRoundOneAfterTheOther) {
-  // 16777219 is no float: the sum rounds first, then each product.
-  const std::vector<int8_t> a(2048, 127), b(2048, 127);
-  const float row = 0.1f, col = 0.3f;
-  float out = 0;
-  MatMulI8Args args{.a = RowMajor(a.data(), 1, 2048), .b = RowMajor(b.data(), 2048, 1)};
-  args.out.f32 = RowMajor(&out, 1, 1);
-  args.epilogue.row_scale = {&row};
-  args.epilogue.col_scale = {&col};
-  MatMulI8Reference(args);
-  const float sum = static_cast<float>(2048 * 127 * 127);
-  EXPECT_EQ(out, (sum * row) * col);
-  args.epilogue.order = ScaleOrder::kColumnThenRow;
-  MatMulI8Reference(args);
-  EXPECT_EQ(out, (sum * col) * row);
-  EXPECT_NE((sum * col) * row, (sum * row) * col);
-  args.epilogue.math = ScaleMath::kBF16;
-  args.epilogue.order = ScaleOrder::kRowThenColumn;
-  MatMulI8Reference(args);
-  EXPECT_EQ(out, RoundToBF16(RoundToBF16(RoundToBF16(sum) * row) * col));
+  const std::vector<int8_t> a(2049, 127), b(2049, 127);
+  const float sum = static_cast<float>(2049 * 127 * 127);  // above 2^24: the sum itself rounds
+  int differ = 0;
+  for (int i = 1; i < 50; ++i) {
+    const float row = RoundToBF16(0.013f * static_cast<float>(i)), col = RoundToBF16(0.7f);
+    float out = 0;
+    MatMulI8Args args{.a = RowMajor(a.data(), 1, 2049), .b = RowMajor(b.data(), 2049, 1)};
+    args.out.f32 = RowMajor(&out, 1, 1);
+    args.epilogue.row_scale = {&row};
+    args.epilogue.col_scale = {&col};
+    MatMulI8Reference(args);
+    EXPECT_EQ(out, (sum * row) * col);
+    args.epilogue.order = ScaleOrder::kColumnThenRow;
+    MatMulI8Reference(args);
+    EXPECT_EQ(out, (sum * col) * row);
+    differ += (sum * col) * row != (sum * row) * col;
+    args.epilogue.math = ScaleMath::kBF16;
+    args.epilogue.order = ScaleOrder::kRowThenColumn;
+    MatMulI8Reference(args);
+    EXPECT_EQ(out, RoundToBF16(RoundToBF16(RoundToBF16(sum) * row) * col));
+  }
+  EXPECT_GT(differ, 0);
 }
 
 TEST(MatMulI8Reference, TilesAreScaledAndAddedAscending) {

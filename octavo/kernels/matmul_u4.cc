@@ -11,7 +11,6 @@ namespace {
 constexpr int64_t kLine = 64;      // bytes of 16 columns x 8 steps
 constexpr int64_t kLineSteps = 8;  // steps of K in a line
 
-int64_t PaddedColumns(int64_t n) { return (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns; }
 int64_t LinesPerGroup(const TileCut& cut) { return (cut.length + kLineSteps - 1) / kLineSteps; }
 
 // Byte and nibble of step i (inside its group's lines) and column c (inside its panel).

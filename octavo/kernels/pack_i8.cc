@@ -1,51 +1,85 @@
 #include "octavo/kernels/pack_i8.h"
 
+#include <algorithm>
+
 #include "octavo/base/error.h"
 
 namespace octavo::kernels {
-namespace {
 
 int64_t PaddedColumns(int64_t n) { return (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns; }
 
-}  // namespace
-
 TileCut CutTiles(int64_t k, int64_t tile) {
-  const int64_t length = tile == 0 || k < tile ? k : tile;
-  return {tile == 0 ? 1 : (k + tile - 1) / tile, length, (length + 1) / 2};
-}
-
-int64_t PanelsI8Bytes(int64_t k, int64_t n, int64_t tile) {
-  const TileCut cut = CutTiles(k, tile);
-  return cut.count * cut.steps * 2 * PaddedColumns(n);
+  return {tile == 0 ? 1 : (k + tile - 1) / tile, tile == 0 || k < tile ? k : tile};
 }
 
 int64_t PanelsI8Sums(int64_t k, int64_t n, int64_t tile) { return CutTiles(k, tile).count * PaddedColumns(n); }
 
-int8_t PanelsI8Code(const PanelsI8& panels, int64_t k, int64_t n) {
-  const TileCut cut = CutTiles(panels.k, panels.tile);
-  const int64_t step = k / cut.length * cut.steps + k % cut.length / 2;
-  const int64_t panel = n / kPanelColumns * (cut.count * cut.steps) + step;
-  return panels.data[(panel * kPanelColumns + n % kPanelColumns) * 2 + k % cut.length % 2];
+namespace {
+
+// Bytes of the panels alone; the cross sums follow.
+int64_t LinesI8(int64_t k, int64_t n, int64_t tile) {
+  const TileCut cut = CutTiles(k, tile);
+  return cut.count * cut.Units(kStepsI8) * kLineBytes * PaddedColumns(n) / kPanelColumns;
 }
 
-PanelsI8 PackPanelsI8(ThreadPool& pool, Isa /*isa*/, MatrixView<const int8_t> b, int64_t tile, int8_t* data,
+// Byte of step i of a tile and column c of a panel.
+int64_t ByteOf(int64_t i, int64_t c) { return i / 2 * (2 * kPanelColumns) + c * 2 + i % 2; }
+
+}  // namespace
+
+int64_t PanelsI8Bytes(int64_t k, int64_t n, int64_t tile) {
+  return LinesI8(k, n, tile) + PanelsI8Sums(k, n, tile) * static_cast<int64_t>(sizeof(int32_t));
+}
+
+const int32_t* CrossSums(const PanelsI8& panels) {
+  return reinterpret_cast<const int32_t*>(panels.data + LinesI8(panels.k, panels.n, panels.tile));
+}
+
+int8_t PanelsI8Code(const PanelsI8& panels, int64_t k, int64_t n) {
+  const TileCut cut = CutTiles(panels.k, panels.tile);
+  const int64_t tile = n / kPanelColumns * cut.count + k / cut.length;
+  return panels.data[tile * cut.Units(kStepsI8) * kLineBytes + ByteOf(k % cut.length, n % kPanelColumns)];
+}
+
+void PackPanelsI8Reference(const MatrixView<const int8_t>& b, const PanelsTarget& t, int64_t begin, int64_t end) {
+  for (int64_t n = begin * kPanelColumns; n < end * kPanelColumns; ++n) {
+    for (int64_t tile = 0; tile < t.tiles; ++tile) {
+      int8_t* to = t.data + (n / kPanelColumns * t.tiles + tile) * t.units * kLineBytes;
+      int32_t cross = 0, sum = 0;
+      const int64_t k0 = tile * t.tile_length, length = std::min(t.tile_length, b.rows - k0);
+      for (int64_t unit = 0; unit < t.units; ++unit) {
+        int32_t quad[4];
+        for (int64_t i = 0; i < 4; ++i) {
+          const int64_t step = unit * 4 + i;
+          quad[i] = n < b.cols && step < length ? b.at(k0 + step, n) : 0;
+          to[ByteOf(step, n % kPanelColumns)] = static_cast<int8_t>(quad[i]);
+          sum += quad[i];
+        }
+        cross += quad[0] * quad[2] + quad[1] * quad[3];
+      }
+      t.col_add[tile * t.padded + n] = -cross;
+      if (t.col_sums != nullptr) t.col_sums[tile * t.padded + n] = sum;
+    }
+  }
+}
+
+PanelsI8 PackPanelsI8(ThreadPool& pool, Isa isa, MatrixView<const int8_t> b, int64_t tile, int8_t* data,
                       int32_t* col_sums) {
   if (tile < 0) ThrowUsage("PackPanelsI8: tile {}, expected 0 or more", tile);
+  if (reinterpret_cast<uintptr_t>(data) % kLineBytes != 0) ThrowUsage("PackPanelsI8: data is not aligned to 64 bytes");
   const TileCut cut = CutTiles(b.rows, tile);
-  const int64_t padded = PaddedColumns(b.cols);
-  pool.ParallelFor(padded, kPanelColumns, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      int8_t* panel = data + n / kPanelColumns * (cut.count * cut.steps) * kPanelColumns * 2;
-      for (int64_t t = 0; t < cut.count; ++t) {
-        int32_t sum = 0;
-        for (int64_t i = 0; i < cut.steps * 2; ++i) {
-          const bool inside = n < b.cols && i < cut.Length(t, b.rows);
-          const int8_t code = inside ? b.at(t * cut.length + i, n) : int8_t{0};
-          panel[((t * cut.steps + i / 2) * kPanelColumns + n % kPanelColumns) * 2 + i % 2] = code;
-          sum += code;
-        }
-        if (col_sums != nullptr) col_sums[t * padded + n] = sum;
-      }
+  const PanelsTarget target{data,
+                            reinterpret_cast<int32_t*>(data + LinesI8(b.rows, b.cols, tile)),
+                            col_sums,
+                            cut.count,
+                            cut.Units(kStepsI8),
+                            cut.length,
+                            PaddedColumns(b.cols)};
+  pool.ParallelFor(target.padded / kPanelColumns, 4, [&](int64_t begin, int64_t end) {
+    if (isa == Isa::kAvx2) {
+      PackPanelsI8Avx2(b, target, begin, end);
+    } else {
+      PackPanelsI8Reference(b, target, begin, end);
     }
   });
   return {data, col_sums, b.rows, b.cols, tile};
