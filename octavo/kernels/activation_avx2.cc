@@ -95,15 +95,6 @@ void ForRows(const ActivationRows& args, Work work) {
   });
 }
 
-template <typename E>
-const typename E::Type* RowOf(const ConstRows& m, int64_t r) {
-  return static_cast<const typename E::Type*>(m.data) + r * m.row_stride;
-}
-template <typename E>
-typename E::Type* RowOf(const MutRows& m, int64_t r) {
-  return static_cast<typename E::Type*>(m.data) + r * m.row_stride;
-}
-
 }  // namespace
 
 void ActivationForwardAvx2(const ActivationRows& args) {

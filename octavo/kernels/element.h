@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "octavo/base/check.h"
 #include "octavo/numerics/dtype.h"
@@ -24,7 +25,8 @@ struct Bf16Element {
 
 struct F16Element {
   using Type = uint16_t;
-  static float Load(Type v) { return F16ToF32(v); }
+  // A signalling NaN becomes quiet, as in every conversion instruction.
+  static float Load(Type v) { return F16ToF32((v & 0x7fffu) > 0x7c00u ? v | 0x0200u : v); }
   static Type Store(float v) { return F32ToF16(v); }
 };
 
@@ -37,6 +39,21 @@ void WithElement(DType dtype, Work work) {
   } else {
     work(Bf16Element());
   }
+}
+
+// A vector of f32 or bf16 as f32, with `offset` added. Points at `data` itself when that is already the answer, else
+// into `storage`. Null stays null.
+inline const float* WidenToF32(const void* data, DType dtype, float offset, int64_t count,
+                               std::vector<float>& storage) {
+  if (data == nullptr) return nullptr;
+  if (dtype == DType::kF32 && offset == 0) return static_cast<const float*>(data);
+  storage.resize(count);
+  WithElement(dtype, [&](auto element) {
+    using E = decltype(element);
+    const auto* values = static_cast<const typename E::Type*>(data);
+    for (int64_t i = 0; i < count; ++i) storage[i] = E::Load(values[i]) + offset;
+  });
+  return storage.data();
 }
 
 // Row `row` of a ConstRows or MutRows whose elements are E.

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "octavo/numerics/dtype.h"
+#include "octavo/kernels/rows.h"
 
 namespace octavo::kernels {
 namespace {
@@ -95,6 +95,15 @@ inline void WithElement8(DType dtype, Work work) {
   } else {
     work(Bf16x8());
   }
+}
+
+template <typename E>
+inline const typename E::Type* RowOf(const ConstRows& m, int64_t row) {
+  return static_cast<const typename E::Type*>(m.data) + row * m.row_stride;
+}
+template <typename E>
+inline typename E::Type* RowOf(const MutRows& m, int64_t row) {
+  return static_cast<typename E::Type*>(m.data) + row * m.row_stride;
 }
 
 // Full and part are the two ways to touch eight elements: work(at, io) with io.Load<E>(p), io.Store<E>(p, v).

@@ -10,19 +10,6 @@
 namespace octavo::kernels {
 namespace {
 
-// The weight or bias as f32, with `offset` added. Points at the caller's memory when that is already the answer.
-const float* AsF32(const void* data, DType dtype, float offset, int64_t cols, std::vector<float>& storage) {
-  if (data == nullptr) return nullptr;
-  if (dtype == DType::kF32 && offset == 0) return static_cast<const float*>(data);
-  storage.resize(cols);
-  WithElement(dtype, [&](auto element) {
-    using E = decltype(element);
-    const auto* values = static_cast<const typename E::Type*>(data);
-    for (int64_t c = 0; c < cols; ++c) storage[c] = E::Load(values[c]) + offset;
-  });
-  return storage.data();
-}
-
 void CheckSpec(const char* op, const NormSpec& spec) {
   CheckRows(op, "weight", {spec.weight, spec.weight_dtype, 0, 0, 0});
   if (!(spec.epsilon >= 0)) ThrowUsage("{}: epsilon is {}, expected a number of at least 0", op, spec.epsilon);
@@ -37,8 +24,8 @@ void Prepare(const NormSpec& spec, const ConstRows& x, Prepared& out) {
   out.rows.layer = spec.kind == NormKind::kLayer;
   out.rows.round_before_weight = spec.round_before_weight && x.dtype == DType::kBF16;
   out.rows.epsilon = spec.epsilon;
-  out.rows.weight = AsF32(spec.weight, spec.weight_dtype, spec.weight_offset, x.cols, out.weight);
-  out.rows.bias = AsF32(spec.bias, spec.weight_dtype, 0, x.cols, out.bias);
+  out.rows.weight = WidenToF32(spec.weight, spec.weight_dtype, spec.weight_offset, x.cols, out.weight);
+  out.rows.bias = WidenToF32(spec.bias, spec.weight_dtype, 0, x.cols, out.bias);
   out.rows.x = x;
 }
 

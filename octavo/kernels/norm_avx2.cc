@@ -41,8 +41,8 @@ void Forward(const NormRows& args, int64_t begin, int64_t end) {
   using T = typename E::Type;
   const int64_t n = args.x.cols;
   for (int64_t r = begin; r < end; ++r) {
-    const T* x = static_cast<const T*>(args.x.data) + r * args.x.row_stride;
-    T* y = static_cast<T*>(args.out.data) + r * args.out.row_stride;
+    const T* x = RowOf<E>(args.x, r);
+    T* y = RowOf<E>(args.out, r);
     const RowStats stats = StatsOf<E, kLayer>(x, n, args.epsilon);
     if (args.inv != nullptr) args.inv[r] = stats.inv;
     if (args.mean != nullptr) args.mean[r] = stats.mean;
@@ -64,9 +64,9 @@ void Backward(const NormRows& args, int64_t begin, int64_t end, float* weight_le
   using T = typename E::Type;
   const int64_t n = args.x.cols;
   for (int64_t r = begin; r < end; ++r) {
-    const T* x = static_cast<const T*>(args.x.data) + r * args.x.row_stride;
-    const T* grad_y = static_cast<const T*>(args.grad_y.data) + r * args.grad_y.row_stride;
-    T* out = args.out.data == nullptr ? nullptr : static_cast<T*>(args.out.data) + r * args.out.row_stride;
+    const T* x = RowOf<E>(args.x, r);
+    const T* grad_y = RowOf<E>(args.grad_y, r);
+    T* out = args.out.data == nullptr ? nullptr : RowOf<E>(args.out, r);
     const __m256 mean = _mm256_set1_ps(kLayer ? args.mean[r] : 0.0f), inv = _mm256_set1_ps(args.inv[r]);
     const auto normalized = [&](__m256 v) {
       if constexpr (kLayer) v = _mm256_sub_ps(v, mean);
