@@ -9,20 +9,6 @@
 namespace octavo::ops {
 namespace {
 
-bool Contains(std::span<const int> axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
-
-void CheckAxes(std::string_view where, std::string_view side, const Shape& shape, std::span<const int> contract,
-               std::span<const int> batch) {
-  std::vector<int> seen;
-  for (std::span<const int> axes : {contract, batch}) {
-    for (int axis : axes) {
-      if (axis < 0 || axis >= shape.rank()) ThrowUsage("{}: {} {} has no axis {}", where, side, shape, axis);
-      if (Contains(seen, axis)) ThrowUsage("{}: axis {} of {} {} is named twice", where, axis, side, shape);
-      seen.push_back(axis);
-    }
-  }
-}
-
 // Position of each listed axis in the product of a backward dot, so that the product can be permuted back.
 std::vector<int> OrderFor(int rank, std::span<const int> batch, std::span<const int> free,
                           std::span<const int> contract, std::span<const int> other_contract) {
@@ -69,39 +55,9 @@ std::optional<Group> Collapse(const Tensor& tensor, std::span<const int> axes) {
 
 }  // namespace
 
-std::vector<int> FreeAxes(int rank, std::span<const int> contract, std::span<const int> batch) {
-  std::vector<int> free;
-  for (int axis = 0; axis < rank; ++axis) {
-    if (!Contains(contract, axis) && !Contains(batch, axis)) free.push_back(axis);
-  }
-  return free;
-}
-
-Shape DotShape(std::string_view where, const Shape& lhs, const Shape& rhs, const DotDims& dims) {
-  if (dims.lhs_contract.size() != dims.rhs_contract.size() || dims.lhs_batch.size() != dims.rhs_batch.size()) {
-    ThrowUsage("{}: lhs {} and rhs {} list different numbers of contracting or batch axes", where, lhs, rhs);
-  }
-  CheckAxes(where, "lhs", lhs, dims.lhs_contract, dims.lhs_batch);
-  CheckAxes(where, "rhs", rhs, dims.rhs_contract, dims.rhs_batch);
-  for (size_t i = 0; i < dims.lhs_contract.size(); ++i) {
-    const int64_t a = lhs[dims.lhs_contract[i]], b = rhs[dims.rhs_contract[i]];
-    if (a != b) ThrowUsage("{}: lhs {} contracts {}, rhs {} wants {}", where, lhs, a, rhs, b);
-  }
-  std::vector<int64_t> result;
-  for (size_t i = 0; i < dims.lhs_batch.size(); ++i) {
-    const int64_t a = lhs[dims.lhs_batch[i]], b = rhs[dims.rhs_batch[i]];
-    if (a != b) ThrowUsage("{}: lhs {} has a batch axis of {}, rhs {} one of {}", where, lhs, a, rhs, b);
-    result.push_back(a);
-  }
-  for (int axis : FreeAxes(lhs.rank(), dims.lhs_contract, dims.lhs_batch)) result.push_back(lhs[axis]);
-  for (int axis : FreeAxes(rhs.rank(), dims.rhs_contract, dims.rhs_batch)) result.push_back(rhs[axis]);
-  return Shape(result);
-}
-
 int64_t DotMacs(const Shape& lhs, const Shape& rhs, const DotDims& dims) {
-  int64_t macs = DotShape("DotMacs", lhs, rhs, dims).size();
-  for (int axis : dims.lhs_contract) macs *= lhs[axis];
-  return macs;
+  const DotSize size = SizeOfDot(lhs, rhs, dims);
+  return size.batch * size.m * size.n * size.k;
 }
 
 GradDot GradLhsDot(int lhs_rank, int rhs_rank, const DotDims& dims) {

@@ -1,30 +1,14 @@
-// Which axes of two operands a dot contracts and which are batch axes, and the views that turn such a dot into plain
-// matrix products. The result's axes are: batch, free axes of lhs, free axes of rhs, each in the order of its operand.
+// The dots of the backward pass, and the views that turn a dot over any axes (tensor/dot_dims.h) into matrix products.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
+#include "octavo/tensor/dot_dims.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo::ops {
-
-struct DotDims {
-  std::vector<int> lhs_contract, rhs_contract;  // pairs, in this order
-  std::vector<int> lhs_batch, rhs_batch;        // pairs, in this order
-
-  bool operator==(const DotDims&) const = default;
-};
-
-// The axes of an operand that are neither contracted nor batch, ascending.
-std::vector<int> FreeAxes(int rank, std::span<const int> contract, std::span<const int> batch);
-
-// The shape of the result. Throws a usage error that begins with `where` when axes are out of range, repeated, or
-// differ.
-Shape DotShape(std::string_view where, const Shape& lhs, const Shape& rhs, const DotDims& dims);
 
 // Multiply-adds of the dot.
 int64_t DotMacs(const Shape& lhs, const Shape& rhs, const DotDims& dims);

@@ -6,6 +6,7 @@
 
 #include "octavo/base/check.h"
 #include "octavo/base/error.h"
+#include "octavo/kernels/code_table.h"
 #include "octavo/kernels/matmul_f32.h"
 #include "octavo/kernels/matmul_i8.h"
 
@@ -72,13 +73,10 @@ kernels::FloatResult Result(Tensor& matrices, int64_t batch) {
                                           : kernels::ResultF16(data, rows, cols);
 }
 
-// The values of a format's codes; formats without a table of their own are decoded beforehand.
-std::optional<kernels::CodeTable> TableOf(const ProductSide& side) {
-  if (!side.codes || side.values.dtype() != DType::kU8) return std::nullopt;
-  const auto values = DecodeTable(*side.codes);
-  float all[256];
-  for (size_t code = 0; code < 256; ++code) all[code] = values[code & (values.size() - 1)];
-  return kernels::MakeCodeTable(all, 256);
+// The values of a format's codes, for codes that are not integers; null otherwise.
+const kernels::CodeTable* TableOf(const ProductSide& side) {
+  if (!side.codes || side.values.dtype() != DType::kU8) return nullptr;
+  return &kernels::CodeTableOf(*side.codes);
 }
 
 // 16-bit codes as f32, which holds them exactly.
@@ -166,13 +164,13 @@ Tensor IntegerProduct(const Run& run, const ProductSide& lhs, const ProductSide&
 Tensor FloatProduct(const Run& run, const ProductSide& lhs, const ProductSide& rhs, const DotDims& dims, DType out) {
   const Shape shape = DotShape("FloatProduct", lhs.values.shape(), rhs.values.shape(), dims);
   const Tensor left = LeftMatrices(Widened(lhs.values), dims), right = RightMatrices(Widened(rhs.values), dims);
-  const auto left_table = TableOf(lhs), right_table = TableOf(rhs);
+  const kernels::CodeTable *left_table = TableOf(lhs), *right_table = TableOf(rhs);
   Tensor result = Tensor::Empty({left.dim(0), left.dim(1), right.dim(2)}, out);
   std::vector<kernels::MatMulF32Args> many;
   for (int64_t batch = 0; batch < left.dim(0); ++batch) {
     kernels::MatMulF32Args args;
-    args.a = Source(left, batch, left_table ? &*left_table : nullptr);
-    args.b = Source(right, batch, right_table ? &*right_table : nullptr);
+    args.a = Source(left, batch, left_table);
+    args.b = Source(right, batch, right_table);
     args.c = Result(result, batch);
     many.push_back(args);
   }
