@@ -25,7 +25,7 @@ struct VerbSpec {
   std::string_view details;   // paragraphs and examples for --help
   int least_positionals = 0;
   int most_positionals = 0;
-  std::vector<OptionSpec> options;
+  std::vector<OptionSpec> options = {};
   int (*run)(const Args&) = nullptr;
 };
 
