@@ -1,0 +1,198 @@
+#include "octavo/quant/dot_qt.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "octavo/base/error.h"
+#include "octavo/base/float_mode.h"
+#include "octavo/quant/dot_axes.h"
+#include "octavo/quant/dot_parts.h"
+#include "octavo/quant/noise.h"
+
+namespace octavo::quant {
+namespace {
+
+std::optional<HowToQuantize> HowFor(const ForwardOperand& operand, const Shape& shape, const std::vector<int>& contract,
+                                    std::optional<TileSize> tile) {
+  if (!operand.format) return std::nullopt;
+  HowToQuantize how{*operand.format, GranularityForDot(shape, contract, tile), operand.calibration};
+  if (operand.per_tensor) how.granularity.channelwise_axes.clear();
+  return how;
+}
+
+// Whether backward must use the float operand: its scales are tiled, or belong to blocks.
+bool NeedsOriginal(const DotOperand& operand) {
+  const auto* array = std::get_if<QArray>(&operand);
+  return array != nullptr && (Info(array->format).block > 0 || !TiledAxes(*array).empty());
+}
+
+bool MayClip(const Calibration& calibration) {
+  const bool follows =
+      calibration.method == CalibrationMethod::kAbsMax || calibration.method == CalibrationMethod::kMinMax;
+  return !follows || calibration.factor < 1.0;
+}
+
+struct QuantizedOperand {
+  DotOperand operand;
+  std::optional<CalibrationRange> range;
+};
+QuantizedOperand QuantizeForward(const Run& run, const Tensor& array, const std::optional<HowToQuantize>& how,
+                                 const CalibrationRange* given) {
+  if (!how) return {array, std::nullopt};
+  CalibrationRange range = given != nullptr ? *given : Calibrate(array, *how, run.arithmetic);
+  const ScaleAndZeroPoint scale = ComputeScale(range, how->format, run.arithmetic);
+  return {QuantizeWithScale(array, how->format, scale, nullptr, run.arithmetic), std::move(range)};
+}
+
+// A gradient product in terms of axes: g [batch, lhs free, rhs free] against y, and where each axis of the product
+// belongs in x.
+struct GradientAxes {
+  DotDims dims;
+  std::vector<int> order;  // permutation that brings the product into x's axis order
+};
+GradientAxes AxesFor(bool for_lhs, const DotQtResiduals& r) {
+  const DotDims& d = r.dims;
+  const int lhs_rank = ShapeOf(r.lhs).rank(), rhs_rank = ShapeOf(r.rhs).rank();
+  const std::vector<int> lhs_free = FreeAxes(lhs_rank, d.lhs_contract, d.lhs_batch);
+  const std::vector<int> rhs_free = FreeAxes(rhs_rank, d.rhs_contract, d.rhs_batch);
+  const int batch = static_cast<int>(d.lhs_batch.size()), lhs_count = static_cast<int>(lhs_free.size());
+  const auto& x_batch = for_lhs ? d.lhs_batch : d.rhs_batch;
+  const auto& x_free = for_lhs ? lhs_free : rhs_free;
+  const auto& x_contract = for_lhs ? d.lhs_contract : d.rhs_contract;
+  const auto& y_free = for_lhs ? rhs_free : lhs_free;
+  const auto& y_contract = for_lhs ? d.rhs_contract : d.lhs_contract;
+  GradientAxes result;
+  for (int i = 0; i < batch; ++i) result.dims.lhs_batch.push_back(i);
+  result.dims.rhs_batch = for_lhs ? d.rhs_batch : d.lhs_batch;
+  const int first = for_lhs ? batch + lhs_count : batch;  // of y's free axes in g
+  for (int i = 0; i < static_cast<int>(y_free.size()); ++i) result.dims.lhs_contract.push_back(first + i);
+  result.dims.rhs_contract = y_free;
+  // The product has the axes [batch, x free, y contract ascending]; `owner` names the axis of x for each.
+  std::vector<int> owner = x_batch;
+  owner.insert(owner.end(), x_free.begin(), x_free.end());
+  std::vector<size_t> by_y(y_contract.size());
+  std::iota(by_y.begin(), by_y.end(), size_t{0});
+  std::sort(by_y.begin(), by_y.end(), [&](size_t a, size_t b) { return y_contract[a] < y_contract[b]; });
+  for (size_t i : by_y) owner.push_back(x_contract[i]);
+  result.order.resize(owner.size());
+  for (size_t i = 0; i < owner.size(); ++i) result.order[static_cast<size_t>(owner[i])] = static_cast<int>(i);
+  return result;
+}
+
+// y as codes without a scale; possible only if codes are values in their storage and there is no zero point.
+Codes CodesOf(const QArray& array) {
+  const FormatInfo& info = Info(array.format);
+  if (array.zero_point || info.storage != array.format || info.kind == FormatKind::kTable) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("DotGeneralQt: a residual in {}{} cannot enter a quantized gradient", info.name,
+                            array.zero_point ? " with a zero point" : ""),
+                "use original residuals, or leave the gradient in float");
+  }
+  return {array.qvalue, array.format};
+}
+
+HowToQuantize GradientHow(const Shape& shape, const std::vector<int>& contract, Format format,
+                          const Calibration& calibration, const GradientProduct& product) {
+  HowToQuantize how{format, GranularityForDot(shape, contract, product.tile), calibration};
+  if (product.per_tensor) how.granularity.channelwise_axes.clear();
+  return how;
+}
+
+struct OneGradient {
+  Tensor value;
+  GradientTrace trace;
+};
+OneGradient GradientOf(bool for_lhs, const Run& run, const DotQtResiduals& r, const DotQtConfig& config,
+                       const Tensor& grad, std::optional<RngKey> key) {
+  const GradientProduct& product = for_lhs ? config.grad_lhs : config.grad_rhs;
+  const GradientAxes axes = AxesFor(for_lhs, r);
+  const DotOperand& saved = for_lhs ? r.rhs : r.lhs;
+  const std::optional<Tensor>& original = for_lhs ? r.rhs_in : r.lhs_in;
+  DotOperand y = saved, g = grad;
+  if (config.original_residuals || NeedsOriginal(saved)) y = *original;
+  OneGradient result;
+  if (product.format) {
+    Tensor scaled = grad;
+    if (const auto* array = std::get_if<QArray>(&y)) {
+      const Codes codes = CodesOf(*array);
+      const Shape lhs = ShapeOf(r.lhs), rhs = ShapeOf(r.rhs);
+      scaled = TimesScale(grad, for_lhs ? RightScaleOnOutput("DotGeneralQt", array->scale, lhs, rhs, r.dims)
+                                        : LeftScaleOnOutput("DotGeneralQt", array->scale, lhs, rhs, r.dims));
+      y = codes;
+    }
+    const HowToQuantize how =
+        GradientHow(grad.shape(), axes.dims.lhs_contract, *product.format, product.calibration, product);
+    if (product.rounding != Rounding::kNearest) {
+      if (!key) ThrowUsage("DotGeneralQt: stochastic rounding needs a key");
+      result.trace.noise = MakeNoise(*key, grad.shape(), product.rounding, product.noise_axes);
+    }
+    result.trace.scaled_grad = scaled;
+    result.trace.grad = Quantize(scaled, how, result.trace.noise ? &*result.trace.noise : nullptr, run.arithmetic);
+    g = *result.trace.grad;
+  }
+  if (const auto* tensor = std::get_if<Tensor>(&y); tensor != nullptr && product.residual_format) {
+    HowToQuantize how = GradientHow(tensor->shape(), axes.dims.rhs_contract, *product.residual_format,
+                                    product.residual_calibration, product);
+    result.trace.residual = Quantize(*tensor, how, nullptr, run.arithmetic);
+    y = *result.trace.residual;
+  }
+  result.value = DotGeneral(run, g, y, axes.dims).Permute(axes.order);
+  return result;
+}
+
+}  // namespace
+
+std::optional<HowToQuantize> LeftHow(const DotQtConfig& config, const Shape& lhs, const DotDims& dims) {
+  return HowFor(config.lhs, lhs, dims.lhs_contract, config.tile);
+}
+
+std::optional<HowToQuantize> RightHow(const DotQtConfig& config, const Shape& rhs, const DotDims& dims) {
+  return HowFor(config.rhs, rhs, dims.rhs_contract, config.tile);
+}
+
+DotQtForward DotGeneralQt(const Run& run, const Tensor& lhs, const Tensor& rhs, const DotDims& dims,
+                          const DotQtConfig& config, const GivenRanges& ranges) {
+  CheckDot("DotGeneralQt", lhs.shape(), rhs.shape(), dims);
+  const ScopedFloatMode mode;
+  Tensor weight = rhs;
+  DotQtResiduals r;
+  r.dims = dims;
+  if (config.rhs_sparsity) {
+    r.rhs_mask = SparsityMask(rhs, *config.rhs_sparsity);
+    weight = Pruned(rhs, *r.rhs_mask);
+  }
+  QuantizedOperand left = QuantizeForward(run, lhs, LeftHow(config, lhs.shape(), dims), ranges.lhs);
+  QuantizedOperand right = QuantizeForward(run, weight, RightHow(config, weight.shape(), dims), ranges.rhs);
+  Tensor out = DotGeneral(run, left.operand, right.operand, dims);
+  const bool mask_lhs = config.mask_gradients && left.range && MayClip(config.lhs.calibration);
+  const bool mask_rhs = config.mask_gradients && right.range && MayClip(config.rhs.calibration);
+  if (mask_lhs || config.original_residuals || NeedsOriginal(left.operand)) r.lhs_in = lhs;
+  if (mask_rhs || config.original_residuals || NeedsOriginal(right.operand)) r.rhs_in = weight;
+  if (mask_lhs) r.lhs_range = std::move(left.range);
+  if (mask_rhs) r.rhs_range = std::move(right.range);
+  r.lhs = std::move(left.operand);
+  r.rhs = std::move(right.operand);
+  return {std::move(out), std::move(r)};
+}
+
+DotQtGradients DotGeneralQtBackward(const Run& run, const DotQtResiduals& residuals, const DotQtConfig& config,
+                                    const Tensor& grad, std::optional<RngKey> key) {
+  const Shape expected = DotShape("DotGeneralQt", ShapeOf(residuals.lhs), ShapeOf(residuals.rhs), residuals.dims);
+  if (grad.shape() != expected) {
+    ThrowUsage("DotGeneralQtBackward: the gradient is {}, the output was {}", grad.shape(), expected);
+  }
+  const ScopedFloatMode mode;
+  OneGradient left = GradientOf(true, run, residuals, config, grad, key);
+  OneGradient right = GradientOf(false, run, residuals, config, grad, key);
+  if (residuals.lhs_range) {
+    left.value = MaskGradient(left.value, *residuals.lhs_in, *residuals.lhs_range, config.lhs.calibration);
+  }
+  if (residuals.rhs_range) {
+    right.value = MaskGradient(right.value, *residuals.rhs_in, *residuals.rhs_range, config.rhs.calibration);
+  }
+  if (residuals.rhs_mask) right.value = Pruned(right.value, *residuals.rhs_mask);
+  return {left.value.Contiguous(), right.value.Contiguous(), std::move(left.trace), std::move(right.trace)};
+}
+
+}  // namespace octavo::quant
