@@ -10,6 +10,10 @@ namespace octavo::kernels {
 
 inline constexpr size_t kArenaAlignment = 64;
 
+// Memory for packed operands: aligned to a cache line, on huge pages where there are enough bytes.
+void* AllocateAligned(size_t bytes);
+void FreeAligned(void* data, size_t bytes);
+
 class Arena {
  public:
   Arena() = default;

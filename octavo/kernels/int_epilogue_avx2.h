@@ -16,6 +16,7 @@ namespace {
 struct alignas(64) TileScratch {
   uint8_t nibble_mask[32];
   int16_t ones[16];
+  int32_t zeros[6 * 16];
   int32_t acc[6 * 16];
   float sum[6 * 16];
 };
@@ -61,7 +62,7 @@ inline PairI LoadInts(const int32_t* data) {
 // A missing scale is a multiplication by 1, a missing bias an addition of -0: neither changes a bit.
 constexpr float kOne = 1.0f, kMinusZero = -0.0f;
 
-template <ScaleMath kMath, ScaleOrder kOrder>
+template <int kRows, ScaleMath kMath, ScaleOrder kOrder>
 class TileEpilogue {
  public:
   TileEpilogue(const IntBlock& block, TileScratch& scratch) : block_(block), scratch_(scratch) {
@@ -70,10 +71,37 @@ class TileEpilogue {
     col_scale_ = e.col_scale.data != nullptr ? e.col_scale : ScaleView<float>{&kOne, 0, 0};
     bias_ = e.bias.data != nullptr ? e.bias : ScaleView<float>{&kMinusZero, 0, 0};
     zeros_ = e.row_zero.data != nullptr || e.col_zero.data != nullptr;
+    plain_ = !zeros_ && block.tiles == 1 && block.out.f32.data != nullptr && block.out.f32.col_stride == 1;
   }
 
-  // Adds tile `tile` of the sums in scratch.acc to scratch.sum, or finishes and stores when it is the last.
-  void Take(int64_t row, int rows, int64_t n, int64_t tile) {
+  // Whether tiles of full size may go through TakePlain.
+  bool plain() const { return plain_; }
+
+  // The common case without its branches: a full tile, one tile of K, f32 rows.
+  void TakePlain(int64_t row, int64_t n) {
+    const Pair col = LoadColumns(col_scale_.data + n * col_scale_.stride, col_scale_.stride, kPanelColumns);
+    const Pair bias = LoadColumns(bias_.data + n * bias_.stride, bias_.stride, kPanelColumns);
+    PairI add = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    if (block_.col_add != nullptr) add = LoadInts(block_.col_add + n);
+    const int64_t m = block_.first_row + row;
+    const float* scales = row_scale_.data + m * row_scale_.stride;
+    float* to = block_.out.f32.data + m * block_.out.f32.row_stride + n;
+    const int32_t* row_add = block_.row_add + row;
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i more = _mm256_set1_epi32(row_add[r]);
+      const PairI raw = LoadInts(scratch_.acc + r * kPanelColumns);
+      const __m256 scale = _mm256_broadcast_ss(scales + r * row_scale_.stride);
+      const __m256 lo = Scale(_mm256_add_epi32(_mm256_add_epi32(raw.lo, more), add.lo), scale, col.lo);
+      const __m256 hi = Scale(_mm256_add_epi32(_mm256_add_epi32(raw.hi, more), add.hi), scale, col.hi);
+      _mm256_storeu_ps(to + r * block_.out.f32.row_stride, Finish(lo, bias.lo));
+      _mm256_storeu_ps(to + r * block_.out.f32.row_stride + 8, Finish(hi, bias.hi));
+    }
+  }
+
+  // Adds tile `tile` of the sums in scratch.acc to scratch.sum, or finishes and stores when it is the last. Kept out of
+  // the loop over tiles: inlined there, its many cases cost the common one its registers.
+  [[gnu::noinline]] void Take(int64_t row, int rows, int64_t n, int64_t tile) {
     const int64_t valid = block_.cols - n, padded = block_.padded_cols();
     if (zeros_) RemoveZeros(row, rows, n, tile, valid);
     const bool last = tile + 1 == block_.tiles;
@@ -189,23 +217,31 @@ class TileEpilogue {
   const IntBlock& block_;
   TileScratch& scratch_;
   ScaleView<float> row_scale_, col_scale_, bias_;
-  bool zeros_;
+  bool zeros_, plain_;
 };
 
 // Every micro-tile of a rectangle. A strip stays in the first cache while the panels stream past it from the second.
 template <typename Micro, typename Epilogue>
 inline void RunRect(const IntBlock& block, const IntRect& rect, TileScratch& scratch) {
   Epilogue epilogue(block, scratch);
-  const int64_t strip_bytes = block.tiles * block.units * kUnitRowBytes * Micro::kRows;
+  const int64_t units = block.units, tiles = block.tiles, panel_bytes = block.panel_bytes();
+  const int64_t strip_bytes = tiles * units * kUnitRowBytes * Micro::kRows;
   for (int64_t strip = rect.strip_begin; strip < rect.strip_end; ++strip) {
     const int64_t row = strip * Micro::kRows, left = block.rows - row;
-    const int rows = left < Micro::kRows ? static_cast<int>(left) : Micro::kRows;
     const uint8_t* a = block.strips + strip * strip_bytes;
-    for (int64_t panel = rect.panel_begin; panel < rect.panel_end; ++panel) {
-      const uint8_t* b = block.panels + panel * block.panel_bytes();
-      for (int64_t tile = 0; tile < block.tiles; ++tile) {
-        Micro::Run(rows, a + tile * block.units * kUnitRowBytes * rows, b + tile * block.units * kLineBytes,
-                   block.units, scratch);
+    const uint8_t* b = block.panels + rect.panel_begin * panel_bytes;
+    int64_t panel = rect.panel_begin;
+    if (epilogue.plain() && left >= Micro::kRows) {
+      const int64_t full = block.cols / kPanelColumns < rect.panel_end ? block.cols / kPanelColumns : rect.panel_end;
+      for (; panel < full; ++panel, b += panel_bytes) {
+        Micro::Run(Micro::kRows, a, b, units, scratch);
+        epilogue.TakePlain(row, panel * kPanelColumns);
+      }
+    }
+    const int rows = left < Micro::kRows ? static_cast<int>(left) : Micro::kRows;
+    for (; panel < rect.panel_end; ++panel, b += panel_bytes) {
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        Micro::Run(rows, a + tile * units * kUnitRowBytes * rows, b + tile * units * kLineBytes, units, scratch);
         epilogue.Take(row, rows, panel * kPanelColumns, tile);
       }
     }
@@ -217,14 +253,15 @@ inline void RunBlock(const IntBlock& block, const IntRect& rect) {
   TileScratch scratch;
   for (uint8_t& mask : scratch.nibble_mask) mask = 15;
   for (int16_t& one : scratch.ones) one = 1;
+  for (int32_t& zero : scratch.zeros) zero = 0;
   constexpr auto kRow = ScaleOrder::kRowThenColumn, kColumn = ScaleOrder::kColumnThenRow;
   const bool row_first = block.epilogue.order == kRow;
   if (block.epilogue.math == ScaleMath::kF32) {
-    if (row_first) return RunRect<Micro, TileEpilogue<ScaleMath::kF32, kRow>>(block, rect, scratch);
-    return RunRect<Micro, TileEpilogue<ScaleMath::kF32, kColumn>>(block, rect, scratch);
+    if (row_first) return RunRect<Micro, TileEpilogue<Micro::kRows, ScaleMath::kF32, kRow>>(block, rect, scratch);
+    return RunRect<Micro, TileEpilogue<Micro::kRows, ScaleMath::kF32, kColumn>>(block, rect, scratch);
   }
-  if (row_first) return RunRect<Micro, TileEpilogue<ScaleMath::kBF16, kRow>>(block, rect, scratch);
-  return RunRect<Micro, TileEpilogue<ScaleMath::kBF16, kColumn>>(block, rect, scratch);
+  if (row_first) return RunRect<Micro, TileEpilogue<Micro::kRows, ScaleMath::kBF16, kRow>>(block, rect, scratch);
+  return RunRect<Micro, TileEpilogue<Micro::kRows, ScaleMath::kBF16, kColumn>>(block, rect, scratch);
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ IntBlock BlockOf(const PanelsI8& panels, const ScaleEpilogue& epilogue, const In
 void MatMulI8(ThreadPool& pool, Isa isa, const MatMulI8Args& args) {
   CheckMatMulI8(args);
   if (isa == Isa::kReference || args.a.cols == 0) return MatMulI8Reference(args);
+  if (args.a.rows == 0 || (args.panels.data != nullptr ? args.panels.n : args.b.cols) == 0) return;
   Arena own;
   const PanelsI8 panels = PanelsOf(pool, isa, args, args.arena != nullptr ? *args.arena : own);
   RunIntProduct(pool, args.arena != nullptr ? *args.arena : own, kFamilyI8, args.a,

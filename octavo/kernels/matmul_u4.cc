@@ -3,15 +3,13 @@
 #include <atomic>
 
 #include "octavo/base/error.h"
+#include "octavo/kernels/int_driver.h"
 #include "octavo/kernels/matmul_i8.h"
 
 namespace octavo::kernels {
 namespace {
 
-constexpr int64_t kLine = 64;      // bytes of 16 columns x 8 steps
-constexpr int64_t kLineSteps = 8;  // steps of K in a line
-
-int64_t LinesPerGroup(const TileCut& cut) { return (cut.length + kLineSteps - 1) / kLineSteps; }
+int64_t LinesPerGroup(const TileCut& cut) { return cut.Units(kStepsU4); }
 
 // Byte and nibble of step i (inside its group's lines) and column c (inside its panel).
 struct Nibble {
@@ -19,15 +17,15 @@ struct Nibble {
   int shift;
 };
 Nibble Place(int64_t i, int64_t c) {
-  const int64_t in_line = i % kLineSteps;
-  return {i / kLineSteps * kLine + c / 8 * 32 + c % 8 * 4 + in_line % 4, in_line < 4 ? 0 : 4};
+  const int64_t in_line = i % kStepsU4;
+  return {i / kStepsU4 * kLineBytes + c / 8 * 32 + c % 8 * 4 + in_line % 4, in_line < 4 ? 0 : 4};
 }
 
 }  // namespace
 
 int64_t PanelsU4Bytes(int64_t k, int64_t n, int64_t group) {
   const TileCut cut = CutTiles(k, group);
-  return PaddedColumns(n) / kPanelColumns * cut.count * LinesPerGroup(cut) * kLine;
+  return PaddedColumns(n) / kPanelColumns * cut.count * LinesPerGroup(cut) * kLineBytes;
 }
 
 int64_t PanelsU4Sums(int64_t k, int64_t n, int64_t group) { return CutTiles(k, group).count * PaddedColumns(n); }
@@ -35,7 +33,7 @@ int64_t PanelsU4Sums(int64_t k, int64_t n, int64_t group) { return CutTiles(k, g
 int8_t PanelsU4Code(const PanelsU4& panels, int64_t k, int64_t n) {
   const TileCut cut = CutTiles(panels.k, panels.group);
   const int64_t lines = LinesPerGroup(cut);
-  const uint8_t* group = panels.data + (n / kPanelColumns * cut.count + k / cut.length) * lines * kLine;
+  const uint8_t* group = panels.data + (n / kPanelColumns * cut.count + k / cut.length) * lines * kLineBytes;
   const Nibble place = Place(k % cut.length, n % kPanelColumns);
   return static_cast<int8_t>(((group[place.byte] >> place.shift) & 15) - 8);
 }
@@ -44,14 +42,14 @@ PanelsU4 PackPanelsU4(ThreadPool& pool, Isa /*isa*/, MatrixView<const int8_t> b,
                       int32_t* col_sums) {
   if (group < 0) ThrowUsage("PackPanelsU4: group {}, expected 0 or more", group);
   const TileCut cut = CutTiles(b.rows, group);
-  const int64_t padded = PaddedColumns(b.cols), bytes = LinesPerGroup(cut) * kLine;
+  const int64_t padded = PaddedColumns(b.cols), bytes = LinesPerGroup(cut) * kLineBytes;
   std::atomic<bool> outside = false;
   pool.ParallelFor(padded, kPanelColumns, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       for (int64_t g = 0; g < cut.count; ++g) {
         uint8_t* lines = data + (n / kPanelColumns * cut.count + g) * bytes;
         int32_t sum = 0;
-        for (int64_t i = 0; i < LinesPerGroup(cut) * kLineSteps; ++i) {
+        for (int64_t i = 0; i < LinesPerGroup(cut) * kStepsU4; ++i) {
           const bool inside = n < b.cols && i < cut.Length(g, b.rows);
           const int code = inside ? b.at(g * cut.length + i, n) : 0;
           if (code < -8 || code > 7) outside = true;
@@ -78,6 +76,27 @@ void CheckMatMulU4(const MatMulU4Args& args) {
   CheckIntOutput("MatMulU4", args.out, args.epilogue, group != 0, args.a.rows, args.panels.n);
 }
 
-void MatMulU4(ThreadPool& /*pool*/, Isa /*isa*/, const MatMulU4Args& args) { MatMulU4Reference(args); }
+void MatMulU4(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
+  CheckMatMulU4(args);
+  if (isa == Isa::kReference || args.a.cols == 0) return MatMulU4Reference(args);
+  if (args.a.rows == 0 || args.panels.n == 0) return;
+  if (args.epilogue.row_zero.data != nullptr && args.panels.col_sums == nullptr) {
+    ThrowUsage("MatMulU4: row zero points need panels packed with column sums");
+  }
+  constexpr IntFamily kFamily{kStripRowsU4, PackStripsU4Avx2, BlockU4Avx2};
+  const TileCut cut = CutTiles(args.panels.k, args.panels.group);
+  IntBlock block;
+  block.panels = args.panels.data;
+  block.cols = args.panels.n;
+  block.tiles = cut.count;
+  block.units = cut.Units(kStepsU4);
+  block.k = args.panels.k;
+  block.tile_length = cut.length;
+  block.col_sum = args.panels.col_sums;
+  block.epilogue = args.epilogue;
+  block.out = args.out;
+  Arena own;
+  RunIntProduct(pool, args.arena != nullptr ? *args.arena : own, kFamily, args.a, block);
+}
 
 }  // namespace octavo::kernels

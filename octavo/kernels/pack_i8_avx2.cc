@@ -50,19 +50,28 @@ void PackRowsAlongK(const MatrixView<const int8_t>& a, int64_t k0, int64_t lengt
   const int rows = static_cast<int>(a.rows);
   __m256i cross[4] = {}, sums[4] = {};
   const __m256i ones = _mm256_set1_epi16(1);
-  for (int64_t unit = 0; unit < t.units; unit += 4) {
-    __m256i row[4] = {}, out[4];
+  int64_t unit = 0;
+  if (rows == kStripRowsI8) {
+    for (; unit * 4 + 16 <= length; unit += 4) {
+      __m256i row[4], out[4];
+      for (int r = 0; r < 4; ++r) {
+        const int8_t* from = a.data + r * a.row_stride + k0 + unit * 4;
+        row[r] = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+        cross[r] = _mm256_add_epi32(cross[r], CrossOfQuads(row[r]));
+        if (t.row_sum != nullptr) sums[r] = _mm256_add_epi32(sums[r], _mm256_madd_epi16(row[r], ones));
+      }
+      TransposeQuads(row, out);
+      for (int u = 0; u < 4; ++u) _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (unit + u) * 32), out[u]);
+    }
+  }
+  for (; unit < t.units; unit += 4) {  // the last steps, or a short strip
+    __m256i row[4] = {};
     for (int r = 0; r < rows; ++r) {
       row[r] = _mm256_cvtepi8_epi16(LoadCodes(a.data + r * a.row_stride + k0 + unit * 4, length - unit * 4));
       cross[r] = _mm256_add_epi32(cross[r], CrossOfQuads(row[r]));
       if (t.row_sum != nullptr) sums[r] = _mm256_add_epi32(sums[r], _mm256_madd_epi16(row[r], ones));
     }
     const int64_t count = Least(4, t.units - unit);
-    if (rows == kStripRowsI8 && count == 4) {
-      TransposeQuads(row, out);
-      for (int u = 0; u < 4; ++u) _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (unit + u) * 32), out[u]);
-      continue;
-    }
     for (int r = 0; r < rows; ++r) {
       alignas(32) uint8_t quads[32];
       _mm256_store_si256(reinterpret_cast<__m256i*>(quads), row[r]);
@@ -195,10 +204,23 @@ void StoreLine(int8_t* to, const __m128i line[4]) {
 // Up to 4 neighbouring panels of a b that is contiguous along N: whole cache lines of each row are used.
 void PackPanelsAlongN(const MatrixView<const int8_t>& b, const PanelsTarget& t, int64_t begin, int64_t end) {
   const int count = static_cast<int>(end - begin);
+  const bool whole = end * kPanelColumns <= b.cols;
   for (int64_t tile = 0; tile < t.tiles; ++tile) {
     const int64_t k0 = tile * t.tile_length, length = Least(t.tile_length, b.rows - k0);
     PanelSums sums[4];
-    for (int64_t unit = 0; unit < t.units; ++unit) {
+    int64_t unit = 0;
+    for (; whole && unit * 4 + 4 <= length; ++unit) {
+      const int8_t* from = b.data + (k0 + unit * 4) * b.row_stride + begin * kPanelColumns;
+      for (int p = 0; p < count; ++p, from += kPanelColumns) {
+        __m128i row[4];
+        for (int i = 0; i < 4; ++i) row[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * b.row_stride));
+        const __m128i line[4] = {_mm_unpacklo_epi8(row[0], row[1]), _mm_unpackhi_epi8(row[0], row[1]),
+                                 _mm_unpacklo_epi8(row[2], row[3]), _mm_unpackhi_epi8(row[2], row[3])};
+        StoreLine(t.data + (((begin + p) * t.tiles + tile) * t.units + unit) * kLineBytes, line);
+        sums[p].Take(line, t.col_sums != nullptr);
+      }
+    }
+    for (; unit < t.units; ++unit) {  // the last steps, or panels at the edge
       const int64_t inside = Least(4, length - unit * 4);
       for (int p = 0; p < count; ++p) {
         const int64_t n = (begin + p) * kPanelColumns;

@@ -1,0 +1,212 @@
+// The int8 x int4 micro-kernel: 6 rows x 16 columns, 8 steps of K per line. vpmaddubsw multiplies the unsigned weight
+// (code + 8) by four signed activations of a row; a pair of products is at most 2 * 15 * 128 = 3840, so int16 sums hold
+// eight of them. Every 4 lines (32 steps) they are widened with vpmaddwd by ones and added to the int32 sums in memory.
+// One asm loop per row count, for the reason given in matmul_i8_avx2.cc.
+#include <cstring>
+
+#include "octavo/kernels/int_epilogue_avx2.h"
+
+namespace octavo::kernels {
+namespace {
+
+// ymm12/13 = weights of columns 0-7/8-15 for 4 steps of K: the low or the high nibbles of line `l`.
+#define OCTAVO_U4_LOW(l)               \
+  "vmovdqu 64*" l                      \
+  "(%[b]), %%ymm12\n\t"                \
+  "vmovdqu 64*" l                      \
+  "+32(%[b]), %%ymm13\n\t"             \
+  "vpand (%[s]), %%ymm12, %%ymm12\n\t" \
+  "vpand (%[s]), %%ymm13, %%ymm13\n\t" \
+  "prefetcht0 64*" l "+512(%[b])\n\t"
+#define OCTAVO_U4_HIGH(l)              \
+  "vmovdqu 64*" l                      \
+  "(%[b]), %%ymm12\n\t"                \
+  "vmovdqu 64*" l                      \
+  "+32(%[b]), %%ymm13\n\t"             \
+  "vpsrlw $4, %%ymm12, %%ymm12\n\t"    \
+  "vpsrlw $4, %%ymm13, %%ymm13\n\t"    \
+  "vpand (%[s]), %%ymm12, %%ymm12\n\t" \
+  "vpand (%[s]), %%ymm13, %%ymm13\n\t"
+
+// One row of one quad: `at` is the row's byte inside the unit. The first quad of a block starts the int16 sums.
+#define OCTAVO_U4_FIRST(at, c0, c1)       \
+  "vpbroadcastd " at                      \
+  "(%[a]), %%ymm14\n\t"                   \
+  "vpmaddubsw %%ymm14, %%ymm12, %%ymm" c0 \
+  "\n\t"                                  \
+  "vpmaddubsw %%ymm14, %%ymm13, %%ymm" c1 "\n\t"
+#define OCTAVO_U4_NEXT(at, c0, c1)           \
+  "vpbroadcastd " at                         \
+  "(%[a]), %%ymm14\n\t"                      \
+  "vpmaddubsw %%ymm14, %%ymm12, %%ymm15\n\t" \
+  "vpmaddubsw %%ymm14, %%ymm13, %%ymm14\n\t" \
+  "vpaddw %%ymm15, %%ymm" c0 ", %%ymm" c0    \
+  "\n\t"                                     \
+  "vpaddw %%ymm14, %%ymm" c1 ", %%ymm" c1 "\n\t"
+
+// All rows of a quad at byte `at` of the strip.
+#define OCTAVO_U4_ROWS_1(ROW, at) ROW(at, "0", "1")
+#define OCTAVO_U4_ROWS_2(ROW, at) OCTAVO_U4_ROWS_1(ROW, at) ROW(at "+8", "2", "3")
+#define OCTAVO_U4_ROWS_3(ROW, at) OCTAVO_U4_ROWS_2(ROW, at) ROW(at "+16", "4", "5")
+#define OCTAVO_U4_ROWS_4(ROW, at) OCTAVO_U4_ROWS_3(ROW, at) ROW(at "+24", "6", "7")
+#define OCTAVO_U4_ROWS_5(ROW, at) OCTAVO_U4_ROWS_4(ROW, at) ROW(at "+32", "8", "9")
+#define OCTAVO_U4_ROWS_6(ROW, at) OCTAVO_U4_ROWS_5(ROW, at) ROW(at "+40", "10", "11")
+
+// One line: 8 steps of K.
+#define OCTAVO_U4_LINE(rows, ROW, l)                             \
+  OCTAVO_U4_LOW(l)                                               \
+  OCTAVO_U4_ROWS_##rows(ROW, "8*" #rows "*" l) OCTAVO_U4_HIGH(l) \
+      OCTAVO_U4_ROWS_##rows(OCTAVO_U4_NEXT, "8*" #rows "*" l "+4")
+
+// Widens sums `c` and adds them to what %[from] holds.
+#define OCTAVO_U4_WIDEN(c)                        \
+  "vpmaddwd 32(%[s]), %%ymm" c ", %%ymm" c        \
+  "\n\t"                                          \
+  "vpaddd 32*" c "(%[from]), %%ymm" c ", %%ymm" c \
+  "\n\t"                                          \
+  "vmovdqa %%ymm" c ", 32*" c "(%[c])\n\t"
+#define OCTAVO_U4_WIDEN_1 OCTAVO_U4_WIDEN("0") OCTAVO_U4_WIDEN("1")
+#define OCTAVO_U4_WIDEN_2 OCTAVO_U4_WIDEN_1 OCTAVO_U4_WIDEN("2") OCTAVO_U4_WIDEN("3")
+#define OCTAVO_U4_WIDEN_3 OCTAVO_U4_WIDEN_2 OCTAVO_U4_WIDEN("4") OCTAVO_U4_WIDEN("5")
+#define OCTAVO_U4_WIDEN_4 OCTAVO_U4_WIDEN_3 OCTAVO_U4_WIDEN("6") OCTAVO_U4_WIDEN("7")
+#define OCTAVO_U4_WIDEN_5 OCTAVO_U4_WIDEN_4 OCTAVO_U4_WIDEN("8") OCTAVO_U4_WIDEN("9")
+#define OCTAVO_U4_WIDEN_6 OCTAVO_U4_WIDEN_5 OCTAVO_U4_WIDEN("10") OCTAVO_U4_WIDEN("11")
+
+#define OCTAVO_U4_LOOP(rows, lines, body)                                                                          \
+  asm volatile(                                                                                                    \
+      ".p2align 6\n"                                                                                               \
+      "1:\n\t" body OCTAVO_U4_WIDEN_##rows                                                                         \
+      "mov %[c], %[from]\n\t"                                                                                      \
+      "add $8*" #rows "*" #lines                                                                                   \
+      ", %[a]\n\t"                                                                                                 \
+      "add $64*" #lines                                                                                            \
+      ", %[b]\n\t"                                                                                                 \
+      "dec %[n]\n\t"                                                                                               \
+      "jnz 1b\n\t"                                                                                                 \
+      : [a] "+r"(a), [b] "+r"(b), [n] "+r"(n), [from] "+r"(from)                                                   \
+      : [c] "r"(scratch.acc), [s] "r"(&scratch)                                                                    \
+      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", \
+        "xmm13", "xmm14", "xmm15", "memory", "cc")
+
+#define OCTAVO_U4_FOUR(rows)                                                          \
+  OCTAVO_U4_LINE(rows, OCTAVO_U4_FIRST, "0")                                          \
+  OCTAVO_U4_LINE(rows, OCTAVO_U4_NEXT, "1") OCTAVO_U4_LINE(rows, OCTAVO_U4_NEXT, "2") \
+      OCTAVO_U4_LINE(rows, OCTAVO_U4_NEXT, "3")
+
+// A function per row count: blocks of 4 lines, then the lines that are left one by one.
+#define OCTAVO_U4_KERNEL(rows)                                                                \
+  void Micro##rows(const uint8_t* a, const uint8_t* b, int64_t units, TileScratch& scratch) { \
+    const int32_t* from = scratch.zeros;                                                      \
+    int64_t n = units / 4;                                                                    \
+    if (n > 0) OCTAVO_U4_LOOP(rows, 4, OCTAVO_U4_FOUR(rows));                                 \
+    n = units % 4;                                                                            \
+    if (n > 0) OCTAVO_U4_LOOP(rows, 1, OCTAVO_U4_LINE(rows, OCTAVO_U4_FIRST, "0"));           \
+  }
+OCTAVO_U4_KERNEL(1)
+OCTAVO_U4_KERNEL(2)
+OCTAVO_U4_KERNEL(3)
+OCTAVO_U4_KERNEL(4)
+OCTAVO_U4_KERNEL(5)
+OCTAVO_U4_KERNEL(6)
+
+#undef OCTAVO_U4_KERNEL
+#undef OCTAVO_U4_FOUR
+#undef OCTAVO_U4_LOOP
+#undef OCTAVO_U4_WIDEN_6
+#undef OCTAVO_U4_WIDEN_5
+#undef OCTAVO_U4_WIDEN_4
+#undef OCTAVO_U4_WIDEN_3
+#undef OCTAVO_U4_WIDEN_2
+#undef OCTAVO_U4_WIDEN_1
+#undef OCTAVO_U4_WIDEN
+#undef OCTAVO_U4_LINE
+#undef OCTAVO_U4_ROWS_6
+#undef OCTAVO_U4_ROWS_5
+#undef OCTAVO_U4_ROWS_4
+#undef OCTAVO_U4_ROWS_3
+#undef OCTAVO_U4_ROWS_2
+#undef OCTAVO_U4_ROWS_1
+#undef OCTAVO_U4_NEXT
+#undef OCTAVO_U4_FIRST
+#undef OCTAVO_U4_HIGH
+#undef OCTAVO_U4_LOW
+
+struct MicroU4 {
+  static constexpr int kRows = kStripRowsU4;
+
+  // acc [rows, 16] = raw sums of `units` >= 1 lines, weights unsigned.
+  static void Run(int rows, const uint8_t* a, const uint8_t* b, int64_t units, TileScratch& scratch) {
+    constexpr void (*kMicro[kRows])(const uint8_t*, const uint8_t*, int64_t, TileScratch&) = {Micro1, Micro2, Micro3,
+                                                                                              Micro4, Micro5, Micro6};
+    if (rows == kRows) return Micro6(a, b, units, scratch);
+    kMicro[rows - 1](a, b, units, scratch);
+  }
+};
+
+int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// `length` codes of a row contiguous in K, in units of 8 to every `step` bytes of `to`; returns their sum.
+int32_t PackRowAlongK(const int8_t* from, int64_t length, int64_t units, uint8_t* to, int64_t step) {
+  // Signed bytes times unsigned ones: pairs of int16, then of int32.
+  const __m256i ones8 = _mm256_set1_epi8(1), ones16 = _mm256_set1_epi16(1);
+  __m256i sums = _mm256_setzero_si256();
+  int64_t unit = 0;
+  for (; unit * 8 + 32 <= length; unit += 4) {
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + unit * 8));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(ones8, codes), ones16));
+    const __m128i low = _mm256_castsi256_si128(codes), high = _mm256_extracti128_si256(codes, 1);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to + unit * step), low);
+    _mm_storeh_pd(reinterpret_cast<double*>(to + (unit + 1) * step), _mm_castsi128_pd(low));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to + (unit + 2) * step), high);
+    _mm_storeh_pd(reinterpret_cast<double*>(to + (unit + 3) * step), _mm_castsi128_pd(high));
+  }
+  alignas(32) int32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums);
+  int32_t sum = lanes[0] + lanes[1] + lanes[2] + lanes[3] + lanes[4] + lanes[5] + lanes[6] + lanes[7];
+  for (; unit < units; ++unit) {
+    int8_t codes[8] = {};
+    const int64_t inside = Least(8, length - unit * 8);
+    if (inside > 0) std::memcpy(codes, from + unit * 8, static_cast<size_t>(inside));
+    for (const int8_t code : codes) sum += code;
+    std::memcpy(to + unit * step, codes, 8);
+  }
+  return sum;
+}
+
+int32_t PackRowAnyhow(const int8_t* from, int64_t stride, int64_t length, int64_t units, uint8_t* to, int64_t step) {
+  int32_t sum = 0;
+  for (int64_t unit = 0; unit < units; ++unit) {
+    int8_t codes[8];
+    for (int64_t i = 0; i < 8; ++i) {
+      codes[i] = unit * 8 + i < length ? from[(unit * 8 + i) * stride] : int8_t{0};
+      sum += codes[i];
+    }
+    std::memcpy(to + unit * step, codes, 8);
+  }
+  return sum;
+}
+
+}  // namespace
+
+void BlockU4Avx2(const IntBlock& block, const IntRect& rect) { RunBlock<MicroU4>(block, rect); }
+
+void PackStripsU4Avx2(const MatrixView<const int8_t>& a, const StripsTarget& t, int64_t begin, int64_t end) {
+  for (int64_t strip = begin; strip < end; ++strip) {
+    const int64_t row = strip * kStripRowsU4, rows = Least(kStripRowsU4, a.rows - row);
+    for (int64_t tile = 0; tile < t.tiles; ++tile) {
+      const int64_t k0 = tile * t.tile_length, length = Least(t.tile_length, a.cols - k0);
+      uint8_t* to = t.strips + t.tiles * t.units * kUnitRowBytes * row + tile * t.units * kUnitRowBytes * rows;
+      for (int64_t r = 0; r < rows; ++r) {
+        const int8_t* from = a.data + (row + r) * a.row_stride + k0 * a.col_stride;
+        uint8_t* unit = to + r * kUnitRowBytes;
+        const int64_t step = rows * kUnitRowBytes;
+        const int32_t sum = a.col_stride == 1 ? PackRowAlongK(from, length, t.units, unit, step)
+                                              : PackRowAnyhow(from, a.col_stride, length, t.units, unit, step);
+        t.row_add[(row + r) * t.tiles + tile] = -8 * sum;
+        if (t.row_sum != nullptr) t.row_sum[(row + r) * t.tiles + tile] = sum;
+      }
+    }
+  }
+}
+
+}  // namespace octavo::kernels
