@@ -25,7 +25,8 @@ int EditDistance(std::string_view a, std::string_view b) {
 std::vector<std::string> NearestNames(std::string_view name, std::span<const std::string_view> known, int most) {
   std::vector<std::pair<int, std::string_view>> ranked;
   for (std::string_view candidate : known) {
-    const size_t shared = std::mismatch(name.begin(), name.end(), candidate.begin(), candidate.end()).first - name.begin();
+    const size_t shared =
+        std::mismatch(name.begin(), name.end(), candidate.begin(), candidate.end()).first - name.begin();
     ranked.emplace_back(2 * EditDistance(name, candidate) - static_cast<int>(std::min<size_t>(shared, 4)), candidate);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
