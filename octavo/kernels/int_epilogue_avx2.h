@@ -71,31 +71,47 @@ class TileEpilogue {
     col_scale_ = e.col_scale.data != nullptr ? e.col_scale : ScaleView<float>{&kOne, 0, 0};
     bias_ = e.bias.data != nullptr ? e.bias : ScaleView<float>{&kMinusZero, 0, 0};
     zeros_ = e.row_zero.data != nullptr || e.col_zero.data != nullptr;
-    plain_ = !zeros_ && block.tiles == 1 && block.out.f32.data != nullptr && block.out.f32.col_stride == 1;
+    plain_ = !zeros_ && block.out.f32.data != nullptr && block.out.f32.col_stride == 1;
   }
 
-  // Whether tiles of full size may go through TakePlain.
+  // Whether tiles of full size may go through the functions without branches: StorePlain for one tile of K;
+  // ClearPlain, AddPlain for each, FinishPlain for more.
   bool plain() const { return plain_; }
 
-  // The common case without its branches: a full tile, one tile of K, f32 rows.
-  void TakePlain(int64_t row, int64_t n) {
-    const Pair col = LoadColumns(col_scale_.data + n * col_scale_.stride, col_scale_.stride, kPanelColumns);
+  void StorePlain(int64_t row, int64_t n) {
     const Pair bias = LoadColumns(bias_.data + n * bias_.stride, bias_.stride, kPanelColumns);
-    PairI add = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    if (block_.col_add != nullptr) add = LoadInts(block_.col_add + n);
-    const int64_t m = block_.first_row + row;
-    const float* scales = row_scale_.data + m * row_scale_.stride;
-    float* to = block_.out.f32.data + m * block_.out.f32.row_stride + n;
-    const int32_t* row_add = block_.row_add + row;
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-      const __m256i more = _mm256_set1_epi32(row_add[r]);
-      const PairI raw = LoadInts(scratch_.acc + r * kPanelColumns);
-      const __m256 scale = _mm256_broadcast_ss(scales + r * row_scale_.stride);
-      const __m256 lo = Scale(_mm256_add_epi32(_mm256_add_epi32(raw.lo, more), add.lo), scale, col.lo);
-      const __m256 hi = Scale(_mm256_add_epi32(_mm256_add_epi32(raw.hi, more), add.hi), scale, col.hi);
-      _mm256_storeu_ps(to + r * block_.out.f32.row_stride, Finish(lo, bias.lo));
-      _mm256_storeu_ps(to + r * block_.out.f32.row_stride + 8, Finish(hi, bias.hi));
+    const MatrixView<float>& out = block_.out.f32;
+    float* to = out.data + (block_.first_row + row) * out.row_stride + n;
+    const int64_t stride = out.row_stride;
+    ForRows(row, n, 0, [&](int r, const Pair& value) {
+      _mm256_storeu_ps(to + r * stride, Finish(value.lo, bias.lo));
+      _mm256_storeu_ps(to + r * stride + 8, Finish(value.hi, bias.hi));
+    });
+  }
+
+  // -0 is what an addition does not see.
+  void ClearPlain() {
+    const __m256 zero = _mm256_set1_ps(kMinusZero);
+    for (int i = 0; i < kRows * kPanelColumns; i += 8) _mm256_store_ps(scratch_.sum + i, zero);
+  }
+
+  void AddPlain(int64_t row, int64_t n, int64_t tile) {
+    float* sum = scratch_.sum;
+    ForRows(row, n, tile, [&](int r, const Pair& value) {
+      float* to = sum + r * kPanelColumns;
+      _mm256_store_ps(to, _mm256_add_ps(_mm256_load_ps(to), value.lo));
+      _mm256_store_ps(to + 8, _mm256_add_ps(_mm256_load_ps(to + 8), value.hi));
+    });
+  }
+
+  void FinishPlain(int64_t row, int64_t n) {
+    const Pair bias = LoadColumns(bias_.data + n * bias_.stride, bias_.stride, kPanelColumns);
+    const MatrixView<float>& out = block_.out.f32;
+    float* to = out.data + (block_.first_row + row) * out.row_stride + n;
+    for (int r = 0; r < kRows; ++r, to += out.row_stride) {
+      const float* sum = scratch_.sum + r * kPanelColumns;
+      _mm256_storeu_ps(to, Finish(_mm256_load_ps(sum), bias.lo));
+      _mm256_storeu_ps(to + 8, Finish(_mm256_load_ps(sum + 8), bias.hi));
     }
   }
 
@@ -137,6 +153,27 @@ class TileEpilogue {
   }
 
  private:
+  // Calls take(r, scaled values) for each row of a full tile.
+  template <typename Take>
+  void ForRows(int64_t row, int64_t n, int64_t tile, const Take& take) {
+    const Pair col = LoadColumns(col_scale_.data + n * col_scale_.stride + tile * col_scale_.tile_stride,
+                                 col_scale_.stride, kPanelColumns);
+    PairI add = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    if (block_.col_add != nullptr) add = LoadInts(block_.col_add + tile * block_.padded_cols() + n);
+    const float* scales =
+        row_scale_.data + (block_.first_row + row) * row_scale_.stride + tile * row_scale_.tile_stride;
+    const int64_t tiles = block_.tiles, stride = row_scale_.stride;
+    const int32_t *row_add = block_.row_add + row * tiles + tile, *acc = scratch_.acc;
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i more = _mm256_set1_epi32(row_add[r * tiles]);
+      const PairI raw = LoadInts(acc + r * kPanelColumns);
+      const __m256 scale = _mm256_broadcast_ss(scales + r * stride);
+      take(r, Pair{Scale(_mm256_add_epi32(_mm256_add_epi32(raw.lo, more), add.lo), scale, col.lo),
+                   Scale(_mm256_add_epi32(_mm256_add_epi32(raw.hi, more), add.hi), scale, col.hi)});
+    }
+  }
+
   static __m256 Round(__m256 x) { return kMath == ScaleMath::kBF16 ? RoundBF16(x) : x; }
 
   static __m256 Scale(__m256i sum, __m256 row, __m256 col) {
@@ -234,8 +271,18 @@ inline void RunRect(const IntBlock& block, const IntRect& rect, TileScratch& scr
     if (epilogue.plain() && left >= Micro::kRows) {
       const int64_t full = block.cols / kPanelColumns < rect.panel_end ? block.cols / kPanelColumns : rect.panel_end;
       for (; panel < full; ++panel, b += panel_bytes) {
-        Micro::Run(Micro::kRows, a, b, units, scratch);
-        epilogue.TakePlain(row, panel * kPanelColumns);
+        if (tiles == 1) {
+          Micro::Run(Micro::kRows, a, b, units, scratch);
+          epilogue.StorePlain(row, panel * kPanelColumns);
+          continue;
+        }
+        epilogue.ClearPlain();
+        for (int64_t tile = 0; tile < tiles; ++tile) {
+          Micro::Run(Micro::kRows, a + tile * units * kUnitRowBytes * Micro::kRows, b + tile * units * kLineBytes,
+                     units, scratch);
+          epilogue.AddPlain(row, panel * kPanelColumns, tile);
+        }
+        epilogue.FinishPlain(row, panel * kPanelColumns);
       }
     }
     const int rows = left < Micro::kRows ? static_cast<int>(left) : Micro::kRows;

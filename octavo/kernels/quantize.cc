@@ -25,6 +25,9 @@ void CheckQuantize(const QuantizeArgs& args, QuantizeStep step) {
   if (args.block_rows < 1 || args.block_cols < 1) {
     ThrowUsage("Quantize: blocks of {} x {}, expected at least 1 x 1", args.block_rows, args.block_cols);
   }
+  if (args.pre_row != nullptr && args.pre_col != nullptr) {
+    ThrowUsage("Quantize: values are multiplied by a row and a column factor, expected at most one");
+  }
   if (args.spec.min_code < -128 || args.spec.max_code > 127 || args.spec.min_code > args.spec.max_code) {
     ThrowUsage("Quantize: codes {} … {}, expected a range inside -128 … 127", args.spec.min_code, args.spec.max_code);
   }
@@ -52,13 +55,6 @@ void CheckDequantize(const DequantizeArgs& args) {
     CheckShape("Dequantize", "output", args.f32, rows, cols);
   }
 }
-
-void Quantize(ThreadPool& /*pool*/, Isa /*isa*/, const QuantizeArgs& args) { QuantizeReference(args); }
-void AbsMaxScale(ThreadPool& /*pool*/, Isa /*isa*/, const QuantizeArgs& args) { AbsMaxScaleReference(args); }
-void QuantizeWithScale(ThreadPool& /*pool*/, Isa /*isa*/, const QuantizeArgs& args) {
-  QuantizeWithScaleReference(args);
-}
-void Dequantize(ThreadPool& /*pool*/, Isa /*isa*/, const DequantizeArgs& args) { DequantizeReference(args); }
 
 QuantizeSpec LikeReference(QuantizeSpec spec, bool bf16, int64_t scales, int64_t values) {
   spec.scale_division = bf16 || scales <= 1 ? Division::kTrue : Division::kReciprocal;

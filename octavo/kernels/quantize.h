@@ -7,7 +7,7 @@
 //   x      = value * pre_row(r) or * pre_col(c), when given (a scale folded along the contracted axis)
 //   scale  = absmax(x over the block) [* factor] / bound, and 1 if that is below 2^-63
 //   code   = x / scale [+ zero] [+ noise], to nearest even, saturated to [min_code, max_code], NaN to 0
-// Division by a broadcast value is by the rounded reciprocal or true, as `division` says.
+// Divisions are true or multiply by the rounded reciprocal, as the spec (quantize_tile.h) says.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,10 @@
 #include "octavo/base/thread_pool.h"
 #include "octavo/kernels/arena.h"
 #include "octavo/kernels/isa.h"
+#include "octavo/kernels/quantize_tile.h"
 #include "octavo/kernels/view.h"
 
 namespace octavo::kernels {
-
-enum class Division : uint8_t { kReciprocal, kTrue };
-
-struct QuantizeSpec {
-  float bound = 127.5f;
-  int32_t min_code = -128, max_code = 127;
-  float factor = 1.0f;  // multiplies absmax; exactly 1 is no multiplication
-  Division scale_division = Division::kReciprocal;
-  Division code_division = Division::kReciprocal;
-};
 
 // What the reference library does on a CPU: f32 divides by the reciprocal when the divisor is broadcast, that is when
 // there are more scales than one (absmax / bound) and fewer scales than values (value / scale). bf16 divides truly.

@@ -15,8 +15,7 @@ float Element(const QuantizeArgs& args, int64_t r, int64_t c) {
   for (const float* pre :
        {args.pre_row == nullptr ? nullptr : args.pre_row + r, args.pre_col == nullptr ? nullptr : args.pre_col + c}) {
     if (pre == nullptr) continue;
-    x = x * *pre;
-    if (bf16) x = RoundToBF16(x);
+    x = RoundIf(bf16, x * *pre);
   }
   return x;
 }
@@ -36,12 +35,9 @@ float BlockAbsMax(const QuantizeArgs& args, int64_t block_row, int64_t block_col
 
 int8_t Code(const QuantizeArgs& args, float x, float scale, float zero, int64_t r, int64_t c) {
   const bool bf16 = args.source.is_bf16();
-  float q = args.spec.code_division == Division::kTrue ? x / scale : x * (1.0f / scale);
-  if (bf16) q = RoundToBF16(q);
-  if (args.zero.data != nullptr) {
-    q = q + zero;
-    if (bf16) q = RoundToBF16(q);
-  }
+  const float factor = CodeFactor(args.spec, bf16, scale);
+  float q = RoundIf(bf16, args.spec.code_division == Division::kTrue ? x / factor : x * factor);
+  if (args.zero.data != nullptr) q = RoundIf(bf16, q + zero);
   if (args.noise.data != nullptr) q = q + args.noise.at(r, c);
   if (std::isnan(q)) return 0;
   q = std::min(std::max(q, static_cast<float>(args.spec.min_code)), static_cast<float>(args.spec.max_code));
@@ -49,16 +45,6 @@ int8_t Code(const QuantizeArgs& args, float x, float scale, float zero, int64_t 
 }
 
 }  // namespace
-
-float ScaleFromAbsMax(const QuantizeSpec& spec, bool bf16, float absmax) {
-  if (spec.factor != 1.0f) {
-    absmax = absmax * spec.factor;
-    if (bf16) absmax = RoundToBF16(absmax);
-  }
-  float scale = spec.scale_division == Division::kTrue ? absmax / spec.bound : absmax * (1.0f / spec.bound);
-  if (bf16) scale = RoundToBF16(scale);
-  return scale < 0x1p-63f ? 1.0f : scale;
-}
 
 void AbsMaxScaleReference(const QuantizeArgs& args) {
   CheckQuantize(args, QuantizeStep::kScale);
@@ -83,7 +69,9 @@ void QuantizeWithScaleReference(const QuantizeArgs& args) {
 void QuantizeReference(const QuantizeArgs& args) {
   CheckQuantize(args, QuantizeStep::kBoth);
   AbsMaxScaleReference(args);
-  QuantizeWithScaleReference(args);
+  QuantizeArgs codes = args;
+  codes.zero = {};
+  QuantizeWithScaleReference(codes);
 }
 
 void DequantizeReference(const DequantizeArgs& args) {

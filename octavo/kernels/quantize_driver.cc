@@ -1,0 +1,226 @@
+// How quantizing is spread over threads, and which rectangle goes to which fast function. Whatever the order of the
+// axes, the work is turned so that rows are contiguous.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <vector>
+
+#include "octavo/kernels/quantize.h"
+#include "octavo/kernels/quantize_check.h"
+
+namespace octavo::kernels {
+namespace {
+
+// Columns that one task takes when each has its own scale: whole cache lines of a row, and few enough that the second
+// pass finds the values in cache.
+constexpr int64_t kColumnChunk = 128;
+constexpr int64_t kTaskValues = 16384;
+
+int64_t Ceil(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+template <typename T>
+MatrixView<T> Turned(const MatrixView<T>& view) {
+  return view.Transposed();
+}
+
+// The same work with rows and columns exchanged.
+QuantizeArgs Turned(const QuantizeArgs& args) {
+  QuantizeArgs turned = args;
+  turned.source = {Turned(args.source.f32), Turned(args.source.bf16)};
+  std::swap(turned.block_rows, turned.block_cols);
+  std::swap(turned.pre_row, turned.pre_col);
+  turned.noise = Turned(args.noise);
+  turned.scale = Turned(args.scale);
+  turned.zero = Turned(args.zero);
+  turned.codes = Turned(args.codes);
+  return turned;
+}
+
+int64_t ColStride(const QuantizeArgs& args) {
+  return args.source.is_bf16() ? args.source.bf16.col_stride : args.source.f32.col_stride;
+}
+
+// Whether the fast functions can take the work as it lies.
+bool RowsContiguous(const QuantizeArgs& args) {
+  return ColStride(args) == 1 &&
+         (args.noise.data == nullptr || args.noise.col_stride == 0 || args.noise.col_stride == 1);
+}
+
+// The rectangle [r0, r1) x [c0, c1) without its scales.
+QuantizeTile TileOf(const QuantizeArgs& args, int64_t r0, int64_t r1, int64_t c0, int64_t c1) {
+  QuantizeTile t;
+  if (args.source.is_bf16()) {
+    t.row_stride = args.source.bf16.row_stride;
+    t.bf16 = args.source.bf16.data + r0 * t.row_stride + c0;
+  } else {
+    t.row_stride = args.source.f32.row_stride;
+    t.f32 = args.source.f32.data + r0 * t.row_stride + c0;
+  }
+  t.rows = r1 - r0;
+  t.cols = c1 - c0;
+  if (args.pre_row != nullptr) t.pre_row = args.pre_row + r0;
+  if (args.pre_col != nullptr) t.pre_col = args.pre_col + c0;
+  if (args.noise.data != nullptr) {
+    t.noise = &args.noise.at(r0, c0);
+    t.noise_row_stride = args.noise.row_stride;
+    t.noise_col_stride = args.noise.col_stride;
+  }
+  t.divide = args.spec.code_division == Division::kTrue;
+  t.min_code = static_cast<float>(args.spec.min_code);
+  t.max_code = static_cast<float>(args.spec.max_code);
+  if (args.codes.data != nullptr) {
+    t.codes = &args.codes.at(r0, c0);
+    t.codes_row_stride = args.codes.row_stride;
+    t.codes_col_stride = args.codes.col_stride;
+  }
+  return t;
+}
+
+// Runs task(i) for i < count, taken from a counter.
+template <typename Task>
+void ForEach(ThreadPool& pool, int64_t count, const Task& task) {
+  std::atomic<int64_t> next = 0;
+  const auto work = [&](int, int) {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) task(i);
+  };
+  if (count == 1) return work(0, 1);
+  pool.Run(work);
+}
+
+class Fast {
+ public:
+  Fast(const QuantizeArgs& args, QuantizeStep step)
+      : args_(args), step_(step), bf16_(args.source.is_bf16()), rows_(args.source.rows()), cols_(args.source.cols()) {}
+
+  void Run(ThreadPool& pool) const {
+    if (rows_ == 0 || cols_ == 0) return;
+    if (args_.block_cols == 1 && cols_ > 1) return Columns(pool);
+    if (args_.block_rows == 1 && step_ == QuantizeStep::kBoth) return Rows(pool);
+    Blocks(pool);
+  }
+
+ private:
+  bool finds_scale() const { return step_ != QuantizeStep::kCodes; }
+  bool makes_codes() const { return step_ != QuantizeStep::kScale; }
+
+  float FromAbsMax(uint32_t bits) const { return ScaleFromAbsMax(args_.spec, bf16_, std::bit_cast<float>(bits)); }
+  float Factor(float scale) const { return CodeFactor(args_.spec, bf16_, scale); }
+  bool has_zero() const { return step_ == QuantizeStep::kCodes && args_.zero.data != nullptr; }
+
+  // Blocks inside one row.
+  void Rows(ThreadPool& pool) const {
+    const int64_t run = std::clamp<int64_t>(kTaskValues / cols_, 1, 64);
+    ForEach(pool, Ceil(rows_, run), [&](int64_t i) {
+      const int64_t r0 = i * run, r1 = std::min(r0 + run, rows_);
+      QuantizeRowBlocksAvx2(TileOf(args_, r0, r1, 0, cols_), args_.spec, args_.block_cols, &args_.scale.at(r0, 0),
+                            args_.scale.row_stride, args_.scale.col_stride);
+    });
+  }
+
+  // One scale per column and run of block_rows rows.
+  void Columns(ThreadPool& pool) const {
+    const int64_t chunks = Ceil(cols_, kColumnChunk), runs = Ceil(rows_, args_.block_rows);
+    ForEach(pool, chunks * runs, [&](int64_t i) {
+      const int64_t c0 = i % chunks * kColumnChunk, c1 = std::min(c0 + kColumnChunk, cols_), block = i / chunks;
+      const int64_t r0 = block * args_.block_rows, r1 = std::min(r0 + args_.block_rows, rows_);
+      QuantizeTile tile = TileOf(args_, r0, r1, c0, c1);
+      if (finds_scale()) {
+        uint32_t best[kColumnChunk] = {};
+        AbsMaxColumnsAvx2(tile, best);
+        for (int64_t c = c0; c < c1; ++c) args_.scale.at(block, c) = FromAbsMax(best[c - c0]);
+      }
+      if (!makes_codes()) return;
+      float factor[kColumnChunk], zero[kColumnChunk];
+      for (int64_t c = c0; c < c1; ++c) {
+        factor[c - c0] = Factor(args_.scale.at(block, c));
+        zero[c - c0] = has_zero() ? static_cast<float>(args_.zero.at(block, c)) : 0.0f;
+      }
+      tile.per_column = true;
+      tile.factor = factor;
+      if (has_zero()) tile.zero = zero;
+      QuantizeTileAvx2(tile);
+    });
+  }
+
+  // Any other blocks: first all scales, then all codes, both cut into short pieces of rows.
+  void Blocks(ThreadPool& pool) const {
+    const int64_t across = args_.scale.cols, down = args_.scale.rows;
+    const int64_t width = std::min(args_.block_cols, cols_), height = std::min(args_.block_rows, rows_);
+    const int64_t run = std::clamp<int64_t>(kTaskValues / width, 1, height), runs = Ceil(height, run);
+    const auto piece = [&](int64_t i, int64_t& br, int64_t& bc) {
+      bc = i % across;
+      br = i / across / runs;
+      const int64_t r0 = std::min(br * args_.block_rows + i / across % runs * run, rows_);
+      const int64_t r1 = std::min({r0 + run, (br + 1) * args_.block_rows, rows_});
+      const int64_t c0 = bc * args_.block_cols;
+      return TileOf(args_, std::min(r0, r1), r1, c0, std::min(c0 + args_.block_cols, cols_));
+    };
+    if (finds_scale()) {
+      std::vector<std::atomic<uint32_t>> best(static_cast<size_t>(down * across));
+      ForEach(pool, down * across * runs, [&](int64_t i) {
+        int64_t br, bc;
+        const uint32_t bits = AbsMaxTileAvx2(piece(i, br, bc));
+        std::atomic<uint32_t>& to = best[static_cast<size_t>(br * across + bc)];
+        for (uint32_t old = to.load(); bits > old && !to.compare_exchange_weak(old, bits);) {
+        }
+      });
+      for (int64_t b = 0; b < down * across; ++b) {
+        args_.scale.at(b / across, b % across) = FromAbsMax(best[static_cast<size_t>(b)].load());
+      }
+    }
+    if (!makes_codes()) return;
+    ForEach(pool, down * across * runs, [&](int64_t i) {
+      int64_t br, bc;
+      QuantizeTile tile = piece(i, br, bc);
+      const float factor = Factor(args_.scale.at(br, bc));
+      const float zero = has_zero() ? static_cast<float>(args_.zero.at(br, bc)) : 0.0f;
+      tile.factor = &factor;
+      if (has_zero()) tile.zero = &zero;
+      QuantizeTileAvx2(tile);
+    });
+  }
+
+  const QuantizeArgs& args_;
+  QuantizeStep step_;
+  bool bf16_;
+  int64_t rows_, cols_;
+};
+
+// False when only the reference can do it.
+bool RunFast(ThreadPool& pool, Isa isa, const QuantizeArgs& args, QuantizeStep step) {
+  if (isa != Isa::kAvx2) return false;
+  if (RowsContiguous(args)) {
+    Fast(args, step).Run(pool);
+    return true;
+  }
+  const QuantizeArgs turned = Turned(args);
+  if (!RowsContiguous(turned)) return false;
+  Fast(turned, step).Run(pool);
+  return true;
+}
+
+}  // namespace
+
+void Quantize(ThreadPool& pool, Isa isa, const QuantizeArgs& args) {
+  CheckQuantize(args, QuantizeStep::kBoth);
+  if (!RunFast(pool, isa, args, QuantizeStep::kBoth)) QuantizeReference(args);
+}
+
+void AbsMaxScale(ThreadPool& pool, Isa isa, const QuantizeArgs& args) {
+  CheckQuantize(args, QuantizeStep::kScale);
+  if (!RunFast(pool, isa, args, QuantizeStep::kScale)) AbsMaxScaleReference(args);
+}
+
+void QuantizeWithScale(ThreadPool& pool, Isa isa, const QuantizeArgs& args) {
+  CheckQuantize(args, QuantizeStep::kCodes);
+  if (!RunFast(pool, isa, args, QuantizeStep::kCodes)) QuantizeWithScaleReference(args);
+}
+
+void Dequantize(ThreadPool& pool, Isa isa, const DequantizeArgs& args) {
+  CheckDequantize(args);
+  (void)pool;
+  (void)isa;
+  DequantizeReference(args);
+}
+
+}  // namespace octavo::kernels
