@@ -118,15 +118,27 @@ void ColumnSumAvx2(const ConstRows& x, float* sum) {
 }
 
 void DropoutRowAvx2(const DropoutRow& args, uint64_t index, int64_t cols) {
+  constexpr int kWidth = 4;
+  const uint32_t key0 = args.key0, key1 = args.key1;
   const __m256 keep = _mm256_set1_ps(args.keep), scale = _mm256_set1_ps(args.scale);
   WithElement8(args.dtype, [&](auto element) {
     using E = decltype(element);
     const auto* x = static_cast<const typename E::Type*>(args.x);
     auto* out = static_cast<typename E::Type*>(args.out);
-    ForEights(cols, [&](int64_t at, auto io) {
-      const __m256 uniform = Uniform8(Threefry8(args.key0, args.key1, index + static_cast<uint64_t>(at)));
-      const __m256 kept = _mm256_cmp_ps(uniform, keep, _CMP_LT_OQ);
+    const auto drop = [&](int64_t at, __m256i bits, auto io) {
+      const __m256 kept = _mm256_cmp_ps(Uniform8(bits), keep, _CMP_LT_OQ);
       io.template Store<E>(out + at, _mm256_and_ps(kept, _mm256_mul_ps(io.template Load<E>(x + at), scale)));
+    };
+    int64_t at = 0;
+    for (; at + 8 * kWidth <= cols; at += 8 * kWidth) {
+      __m256i bits[kWidth];
+      ThreefryBits<kWidth>(key0, key1, index + static_cast<uint64_t>(at), bits);
+      for (int k = 0; k < kWidth; ++k) drop(at + 8 * k, bits[k], WholeEight());
+    }
+    ForEights(cols - at, [&](int64_t more, auto io) {
+      __m256i bits[1];
+      ThreefryBits<1>(key0, key1, index + static_cast<uint64_t>(at + more), bits);
+      drop(at + more, bits[0], io);
     });
   });
 }

@@ -25,69 +25,55 @@ inline Pair8 Merge(Pair8 v) {
   return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
 }
 
-// Part n of `count` elements that are read as two groups of eight.
-inline int64_t PartOf(int64_t count, int group) {
-  const int64_t left = count - 8 * group;
-  return left < 0 ? 0 : left > 8 ? 8 : left;
+// The io of the two groups of eight that hold `count` (1 … 7) pairs, that is 2 * count elements.
+inline PartOfEight Group(PartOfEight io, int group) {
+  const int64_t left = 2 * io.count - 8 * group;
+  return {left < 0 ? 0 : left > 8 ? 8 : left};
 }
+inline WholeEight Group(WholeEight io, int) { return io; }
 
-// Pairs i … i+7 of a head; only `count` of them exist.
-template <typename E, bool kHalves>
-Pair8 LoadPairs(const typename E::Type* p, int64_t i, int64_t pairs, int64_t count) {
+// Pairs i … i+7 of a head, or as many of them as io says.
+template <typename E, bool kHalves, typename Io>
+inline Pair8 LoadPairs(const typename E::Type* p, int64_t i, int64_t pairs, Io io) {
   if constexpr (kHalves) {
-    if (count == 8) return {E::Load(p + i), E::Load(p + i + pairs)};
-    return {E::LoadPart(p + i, count), E::LoadPart(p + i + pairs, count)};
+    return {io.template Load<E>(p + i), io.template Load<E>(p + i + pairs)};
   } else {
-    p += 2 * i;
-    if (count == 8) return Split(E::Load(p), E::Load(p + 8));
-    return Split(E::LoadPart(p, PartOf(2 * count, 0)), E::LoadPart(p + 8, PartOf(2 * count, 1)));
+    return Split(Group(io, 0).template Load<E>(p + 2 * i), Group(io, 1).template Load<E>(p + 2 * i + 8));
   }
 }
 
-template <typename E, bool kHalves>
-void StorePairs(typename E::Type* p, int64_t i, int64_t pairs, int64_t count, Pair8 v) {
+template <typename E, bool kHalves, typename Io>
+inline void StorePairs(typename E::Type* p, int64_t i, int64_t pairs, Io io, Pair8 v) {
   if constexpr (kHalves) {
-    if (count == 8) {
-      E::Store(p + i, v.a);
-      E::Store(p + i + pairs, v.b);
-    } else {
-      E::StorePart(p + i, v.a, count);
-      E::StorePart(p + i + pairs, v.b, count);
-    }
+    io.template Store<E>(p + i, v.a);
+    io.template Store<E>(p + i + pairs, v.b);
   } else {
-    p += 2 * i;
     const Pair8 merged = Merge(v);
-    if (count == 8) {
-      E::Store(p, merged.a);
-      E::Store(p + 8, merged.b);
-    } else {
-      E::StorePart(p, merged.a, PartOf(2 * count, 0));
-      E::StorePart(p + 8, merged.b, PartOf(2 * count, 1));
-    }
+    Group(io, 0).template Store<E>(p + 2 * i, merged.a);
+    Group(io, 1).template Store<E>(p + 2 * i + 8, merged.b);
   }
 }
 
 template <typename E, bool kInHalves, bool kOutHalves>
 void Rotate(const RopeArgs& args, int64_t begin, int64_t end) {
   using T = typename E::Type;
-  const int64_t pairs = args.rotary_dim / 2;
+  const int64_t pairs = args.rotary_dim / 2, heads = args.heads;
   // The gradient turns the other way: the sine with its sign flipped, which is exact.
   const __m256 flip = _mm256_set1_ps(args.direction == RopeDirection::kBackward ? -0.0f : 0.0f);
   for (int64_t t = begin; t < end; ++t) {
     const float* cos = args.cos + (args.position[t] - args.table_first) * pairs;
     const float* sin = args.sin + (args.position[t] - args.table_first) * pairs;
-    for (int64_t h = 0; h < args.heads; ++h) {
+    for (int64_t h = 0; h < heads; ++h) {
       const T* in = static_cast<const T*>(args.in) + t * args.in_token_stride + h * args.in_head_stride;
       T* out = static_cast<T*>(args.out) + t * args.out_token_stride + h * args.out_head_stride;
-      for (int64_t i = 0; i < pairs; i += 8) {
-        const int64_t count = pairs - i < 8 ? pairs - i : 8;
-        const Pair8 v = LoadPairs<E, kInHalves>(in, i, pairs, count);
-        const __m256 c = count == 8 ? F32x8::Load(cos + i) : F32x8::LoadPart(cos + i, count);
-        const __m256 s = _mm256_xor_ps(count == 8 ? F32x8::Load(sin + i) : F32x8::LoadPart(sin + i, count), flip);
+      ForEights(pairs, [&](int64_t i, auto io) {
+        const Pair8 v = LoadPairs<E, kInHalves>(in, i, pairs, io);
+        const __m256 c = io.template Load<F32x8>(cos + i);
+        const __m256 s = _mm256_xor_ps(io.template Load<F32x8>(sin + i), flip);
         const __m256 a = _mm256_sub_ps(_mm256_mul_ps(v.a, c), _mm256_mul_ps(v.b, s));
         const __m256 b = _mm256_add_ps(_mm256_mul_ps(v.b, c), _mm256_mul_ps(v.a, s));
-        StorePairs<E, kOutHalves>(out, i, pairs, count, {a, b});
-      }
+        StorePairs<E, kOutHalves>(out, i, pairs, io, {a, b});
+      });
       for (int64_t c = args.rotary_dim; c < args.head_dim; ++c) out[c] = in[c];
     }
   }

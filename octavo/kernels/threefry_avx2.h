@@ -1,5 +1,5 @@
-// Eight neighbours of a threefry stream at once: the bits of RngKey::Bits32 (base/rng.h) in every lane. For *_avx2.cc
-// units only.
+// Neighbours of a threefry stream, eight to a register: the bits of RngKey::Bits32 (base/rng.h) in every lane. For
+// *_avx2.cc units only.
 #pragma once
 
 #include <immintrin.h>
@@ -9,53 +9,65 @@
 namespace octavo::kernels {
 namespace {
 
+// Rotations by whole bytes are one shuffle.
 template <int kBits>
 inline __m256i RotateLeft8(__m256i v) {
+  if constexpr (kBits == 16 || kBits == 24) {
+    constexpr int k = 4 - kBits / 8;
+    const __m128i order =
+        _mm_setr_epi8(k & 3, (k + 1) & 3, (k + 2) & 3, (k + 3) & 3, 4 + (k & 3), 4 + ((k + 1) & 3), 4 + ((k + 2) & 3),
+                      4 + ((k + 3) & 3), 8 + (k & 3), 8 + ((k + 1) & 3), 8 + ((k + 2) & 3), 8 + ((k + 3) & 3),
+                      12 + (k & 3), 12 + ((k + 1) & 3), 12 + ((k + 2) & 3), 12 + ((k + 3) & 3));
+    return _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(order));
+  }
   return _mm256_or_si256(_mm256_slli_epi32(v, kBits), _mm256_srli_epi32(v, 32 - kBits));
 }
 
-template <int kBits>
-inline void ThreefryRound8(__m256i& x0, __m256i& x1) {
-  x0 = _mm256_add_epi32(x0, x1);
-  x1 = _mm256_xor_si256(RotateLeft8<kBits>(x1), x0);
-}
+// kWidth groups of eight side by side: one group alone waits for its own chain of 20 rounds.
+template <int kWidth>
+struct Threefry {
+  __m256i x0[kWidth], x1[kWidth];
 
-// Bits32(index) … Bits32(index + 7) of the key.
-inline __m256i Threefry8(uint32_t key0, uint32_t key1, uint64_t index) {
-  const uint32_t low = static_cast<uint32_t>(index), high = static_cast<uint32_t>(index >> 32);
-  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  const uint32_t key2 = key0 ^ key1 ^ 0x1BD11BDAu;
-  const auto fill = [](uint32_t v) { return _mm256_set1_epi32(static_cast<int>(v)); };
-  __m256i x1 = _mm256_add_epi32(fill(low), lane);
-  __m256i x0 = fill(high);
-  if (low > 0xfffffff8u) {                 // some lanes have passed 2^32: a carry into the high word
-    const __m256i first = fill(0u - low);  // the lane that wraps to 0
-    x0 = _mm256_sub_epi32(x0, _mm256_cmpgt_epi32(lane, _mm256_sub_epi32(first, fill(1))));
+  template <int kBits>
+  void Round() {
+    for (int k = 0; k < kWidth; ++k) {
+      x0[k] = _mm256_add_epi32(x0[k], x1[k]);
+      x1[k] = _mm256_xor_si256(RotateLeft8<kBits>(x1[k]), x0[k]);
+    }
   }
-  x0 = _mm256_add_epi32(x0, fill(key0));
-  x1 = _mm256_add_epi32(x1, fill(key1));
-  const auto even = [&] {
-    ThreefryRound8<13>(x0, x1);
-    ThreefryRound8<15>(x0, x1);
-    ThreefryRound8<26>(x0, x1);
-    ThreefryRound8<6>(x0, x1);
-  };
-  const auto odd = [&] {
-    ThreefryRound8<17>(x0, x1);
-    ThreefryRound8<29>(x0, x1);
-    ThreefryRound8<16>(x0, x1);
-    ThreefryRound8<24>(x0, x1);
-  };
-  const auto inject = [&](uint32_t a, uint32_t b) {
-    x0 = _mm256_add_epi32(x0, fill(a));
-    x1 = _mm256_add_epi32(x1, fill(b));
-  };
-  even(), inject(key1, key2 + 1);
-  odd(), inject(key2, key0 + 2);
-  even(), inject(key0, key1 + 3);
-  odd(), inject(key1, key2 + 4);
-  even(), inject(key2, key0 + 5);
-  return _mm256_xor_si256(x0, x1);
+  void Even() { Round<13>(), Round<15>(), Round<26>(), Round<6>(); }
+  void Odd() { Round<17>(), Round<29>(), Round<16>(), Round<24>(); }
+  void Inject(uint32_t a, uint32_t b) {
+    for (int k = 0; k < kWidth; ++k) {
+      x0[k] = _mm256_add_epi32(x0[k], _mm256_set1_epi32(static_cast<int>(a)));
+      x1[k] = _mm256_add_epi32(x1[k], _mm256_set1_epi32(static_cast<int>(b)));
+    }
+  }
+};
+
+// bits[k] = Bits32(index + 8 k) … Bits32(index + 8 k + 7) of the key.
+template <int kWidth>
+inline void ThreefryBits(uint32_t key0, uint32_t key1, uint64_t index, __m256i (&bits)[kWidth]) {
+  const uint32_t key2 = key0 ^ key1 ^ 0x1BD11BDAu;
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  Threefry<kWidth> state;
+  for (int k = 0; k < kWidth; ++k) {
+    const uint64_t first = index + 8 * static_cast<uint64_t>(k);
+    const uint32_t low = static_cast<uint32_t>(first), high = static_cast<uint32_t>(first >> 32);
+    state.x0[k] = _mm256_set1_epi32(static_cast<int>(high));
+    state.x1[k] = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(low)), lane);
+    if (low > 0xfffffff8u) {  // the lanes from 2^32 - low on have wrapped: a carry into the high word
+      const __m256i last = _mm256_set1_epi32(static_cast<int>(0u - low) - 1);
+      state.x0[k] = _mm256_sub_epi32(state.x0[k], _mm256_cmpgt_epi32(lane, last));
+    }
+  }
+  state.Inject(key0, key1);
+  state.Even(), state.Inject(key1, key2 + 1);
+  state.Odd(), state.Inject(key2, key0 + 2);
+  state.Even(), state.Inject(key0, key1 + 3);
+  state.Odd(), state.Inject(key1, key2 + 4);
+  state.Even(), state.Inject(key2, key0 + 5);
+  for (int k = 0; k < kWidth; ++k) bits[k] = _mm256_xor_si256(state.x0[k], state.x1[k]);
 }
 
 // UniformFromBits in every lane: [0, 1) with 23 bits.
