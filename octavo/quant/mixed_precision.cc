@@ -63,14 +63,14 @@ Rule MakeRule(const std::string& path, const LayerConfig& config, std::string_vi
   rule.only_weights = true;
   rule.where = source;
   if (config.weight_bits || config.activation_bits) {
-    AqtNumerics aqt;
+    AqtTreatment aqt;
     aqt.weight = FormatOf(config.weight_bits);
     aqt.activation = FormatOf(config.activation_bits);
     aqt.weight_clip = config.weight_scale;
     aqt.activation_clip = config.activation_scale;
     aqt.tile = config.tile == -1 ? 0 : config.tile;
     aqt.forward_codes = true;
-    rule.numerics = aqt;
+    rule.treatment = aqt;
   }
   return rule;
 }

@@ -61,9 +61,9 @@ class Recorder : public ops::Interceptor {
     const std::optional<int> rule = rules_.Match(site.site.path, site.site.op, !site.weight.empty());
     if (rule) {
       site.rule = *rule;
-      site.numerics = rules_.rules()[static_cast<size_t>(*rule)].numerics;
+      site.treatment = rules_.rules()[static_cast<size_t>(*rule)].treatment;
     }
-    if (site.numerics) {
+    if (site.treatment) {
       DescribeSite(site, ragged, options_.backward);
     } else {
       DescribeFloatSite(site);
@@ -102,9 +102,9 @@ void CheckUse(const Plan& plan, const PlanOptions& options) {
                             ops.empty() ? "" : fmt::format(" ({})", fmt::join(ops, ", ")), options.model_name),
                 fmt::format("nearest sites: {}", fmt::join(NearestPaths(plan, rule.module_path), ", ")));
   }
-  const bool asked = std::any_of(plan.rules.begin(), plan.rules.end(), [](const Rule& rule) { return rule.numerics.has_value(); });
+  const bool asked = std::any_of(plan.rules.begin(), plan.rules.end(), [](const Rule& rule) { return rule.treatment.has_value(); });
   const bool covered =
-      std::any_of(plan.sites.begin(), plan.sites.end(), [](const SitePlan& site) { return site.numerics.has_value(); });
+      std::any_of(plan.sites.begin(), plan.sites.end(), [](const SitePlan& site) { return site.treatment.has_value(); });
   if (asked && !covered) {
     throw Error(ErrorCode::kUsage, fmt::format("quantization was asked for, but no site of {} is quantized", options.model_name),
                 fmt::format("sites: {}", fmt::join(NearestPaths(plan, plan.rules.front().module_path), ", ")));
@@ -145,7 +145,7 @@ int64_t Plan::macs() const {
 
 double Plan::quantized_share() const {
   int64_t quantized = 0;
-  for (const SitePlan& site : sites) quantized += site.numerics ? site.macs : 0;
+  for (const SitePlan& site : sites) quantized += site.treatment ? site.macs : 0;
   return macs() == 0 ? 0 : static_cast<double>(quantized) / static_cast<double>(macs());
 }
 
@@ -162,29 +162,29 @@ Plan MakePlan(FunctionRef<void(ops::Context&)> model, const RuleSet& rules, cons
   return plan;
 }
 
-DotQtConfig ConfigOf(const QwixNumerics& numerics, bool lhs_is_weight, bool rhs_is_weight) {
+DotQtConfig ConfigOf(const QwixTreatment& treatment, bool lhs_is_weight, bool rhs_is_weight) {
   DotQtConfig config;
   const auto side = [&](bool weight) {
-    return ForwardOperand{weight ? numerics.weight : numerics.activation,
-                          weight ? numerics.weight_calibration : numerics.activation_calibration, numerics.per_tensor};
+    return ForwardOperand{weight ? treatment.weight : treatment.activation,
+                          weight ? treatment.weight_calibration : treatment.activation_calibration, treatment.per_tensor};
   };
   config.lhs = side(lhs_is_weight);
   config.rhs = side(rhs_is_weight);
-  config.tile = numerics.tile;
+  config.tile = treatment.tile;
   GradientProduct gradient;
-  gradient.format = numerics.gradient;
-  gradient.calibration = numerics.gradient_calibration;
-  gradient.per_tensor = numerics.per_tensor;
-  gradient.rounding = numerics.gradient_rounding;
-  gradient.noise_axes = numerics.noise_axes;
+  gradient.format = treatment.gradient;
+  gradient.calibration = treatment.gradient_calibration;
+  gradient.per_tensor = treatment.per_tensor;
+  gradient.rounding = treatment.gradient_rounding;
+  gradient.noise_axes = treatment.noise_axes;
   config.grad_lhs = gradient;
   config.grad_rhs = gradient;
-  if (numerics.gradient && lhs_is_weight) config.grad_lhs.tile = numerics.weight_gradient_tile;
-  if (numerics.gradient && rhs_is_weight) config.grad_rhs.tile = numerics.weight_gradient_tile;
+  if (treatment.gradient && lhs_is_weight) config.grad_lhs.tile = treatment.weight_gradient_tile;
+  if (treatment.gradient && rhs_is_weight) config.grad_rhs.tile = treatment.weight_gradient_tile;
   const bool quantized = config.lhs.format || config.rhs.format;
-  config.original_residuals = numerics.original_residuals.value_or(quantized && !numerics.gradient);
-  config.mask_gradients = numerics.mask_gradient;
-  if (numerics.sparsity_n > 0) config.rhs_sparsity = SparsityPattern{.n = numerics.sparsity_n, .m = numerics.sparsity_m};
+  config.original_residuals = treatment.original_residuals.value_or(quantized && !treatment.gradient);
+  config.mask_gradients = treatment.mask_gradient;
+  if (treatment.sparsity_n > 0) config.rhs_sparsity = SparsityPattern{.n = treatment.sparsity_n, .m = treatment.sparsity_m};
   return config;
 }
 

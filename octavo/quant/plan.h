@@ -1,6 +1,6 @@
 // The plan: what will happen at every dot of a model, found before the run by a dry run on meta tensors. It serves trainer,
 // converter and engine alike, is printed by `octavo plan`, and holds the answer to every "what is this site quantized to".
-// Made once; providers look sites up in it. It fixes the numerics of a site; kernels may then be chosen among bit-equal ones.
+// Made once; providers look sites up in it. It fixes the treatment of a site; kernels may then be chosen among bit-equal ones.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct SitePlan {
   std::string weight;     // the parameter's name; empty when both operands are activations
   bool weight_is_lhs = false;
   int rule = -1;          // index into the rules; -1: none matched
-  std::optional<Numerics> numerics;
+  std::optional<Treatment> treatment;
   ProductPlan forward, grad_lhs, grad_rhs;
   Coupling coupling = Coupling::kNone;
   int64_t macs = 0;            // of the forward product
@@ -74,7 +74,7 @@ struct PlanOptions {
 Plan MakePlan(FunctionRef<void(ops::Context&)> model, const RuleSet& rules, const PlanOptions& options = {});
 
 // The config of a Qwix site: sides resolved by role.
-DotQtConfig ConfigOf(const QwixNumerics& numerics, bool lhs_is_weight, bool rhs_is_weight);
+DotQtConfig ConfigOf(const QwixTreatment& treatment, bool lhs_is_weight, bool rhs_is_weight);
 
 // The table that `octavo plan` prints, with the coverage in its last lines.
 std::string PlanTable(const Plan& plan);

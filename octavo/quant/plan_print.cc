@@ -53,7 +53,7 @@ std::string PlanTable(const Plan& plan) {
                           bits == 0 ? 0.0 : 100.0 * static_cast<double>(site.weight_bits) / static_cast<double>(bits));
     }
     text += fmt::format("  coupling {}\n", NameOf(site.coupling));
-    if (!site.numerics) {
+    if (!site.treatment) {
       text += "    float\n";
       continue;
     }
@@ -73,7 +73,7 @@ std::string CoverageLine(const Plan& plan) {
     if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
   };
   for (const SitePlan& site : plan.sites) {
-    if (!site.numerics) {
+    if (!site.treatment) {
       add(left, fmt::format("{} ({})", site.site.path, site.rule < 0 ? "no rule" : fmt::format("rule {}", site.rule + 1)));
       continue;
     }

@@ -121,14 +121,14 @@ ProductPlan QwixGradient(std::string_view where, const GradientProduct& config, 
   return product;
 }
 
-void DescribeQwix(SitePlan& site, const QwixNumerics& numerics, bool backward) {
+void DescribeQwix(SitePlan& site, const QwixTreatment& treatment, bool backward) {
   const std::string where = site.site.ToString();
   const bool rhs_is_weight = !site.weight.empty() && !site.weight_is_lhs;
-  const DotQtConfig config = ConfigOf(numerics, site.weight_is_lhs, rhs_is_weight);
+  const DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, rhs_is_weight);
   const std::optional<HowToQuantize> lhs = LeftHow(config, site.lhs, site.dims), rhs = RightHow(config, site.rhs, site.dims);
   site.forward.lhs = lhs ? Describe(where, site.lhs, *lhs) : FloatOperand();
   site.forward.rhs = rhs ? Describe(where, site.rhs, *rhs) : FloatOperand();
-  if (numerics.static_activation) {
+  if (treatment.static_activation) {
     (site.weight_is_lhs ? site.forward.rhs : site.forward.lhs).calibration += ", running average";
   }
   const int64_t tile = std::max(TileOf(site.lhs, lhs), TileOf(site.rhs, rhs));
@@ -136,11 +136,11 @@ void DescribeQwix(SitePlan& site, const QwixNumerics& numerics, bool backward) {
   CheckExact(where, site.forward, tile > 0 ? tile : Contracted(site.lhs, site.dims.lhs_contract));
   if (lhs && !site.weight_is_lhs) {
     site.coupling = std::max(site.coupling,
-                             CouplingOf(site.lhs, site.dims.lhs_contract, *lhs, !numerics.static_activation));
+                             CouplingOf(site.lhs, site.dims.lhs_contract, *lhs, !treatment.static_activation));
   }
   if (rhs && !rhs_is_weight) {
     site.coupling = std::max(site.coupling,
-                             CouplingOf(site.rhs, site.dims.rhs_contract, *rhs, !numerics.static_activation));
+                             CouplingOf(site.rhs, site.dims.rhs_contract, *rhs, !treatment.static_activation));
   }
   if (!backward) return;
   const Shape out = DotShape(where, site.lhs, site.rhs, site.dims);
@@ -155,80 +155,80 @@ void DescribeQwix(SitePlan& site, const QwixNumerics& numerics, bool backward) {
 
 // AQT describes its operands by the axes they share: the contracted ones of each product.
 OperandPlan AqtOperand(std::string_view where, std::optional<Format> format, const Shape& shape,
-                       const std::vector<int>& contract, const AqtNumerics& numerics, size_t slot, int64_t tile) {
+                       const std::vector<int>& contract, const AqtTreatment& treatment, size_t slot, int64_t tile) {
   if (!format) return FloatOperand();
-  if (numerics.constant_bounds[slot]) {
-    return WholeTensor(*format, fmt::format("constant {}", *numerics.constant_bounds[slot]));
+  if (treatment.constant_bounds[slot]) {
+    return WholeTensor(*format, fmt::format("constant {}", *treatment.constant_bounds[slot]));
   }
   HowToQuantize how;
   how.format = *format;
   how.granularity = GranularityForDot(shape, contract, std::nullopt);
-  if (numerics.per_tensor) how.granularity.channelwise_axes.clear();
+  if (treatment.per_tensor) how.granularity.channelwise_axes.clear();
   if (tile > 0) {
     for (int axis : contract) how.granularity.tiled_axes[axis] = tile;
   }
   return Describe(where, shape, how);
 }
 
-void DescribeAqt(SitePlan& site, const AqtNumerics& numerics, bool backward) {
+void DescribeAqt(SitePlan& site, const AqtTreatment& treatment, bool backward) {
   const std::string where = site.site.ToString();
-  const std::optional<Format> lhs = site.weight_is_lhs ? numerics.weight : numerics.activation;
-  const std::optional<Format> rhs = site.weight_is_lhs ? numerics.activation : numerics.weight;
-  site.forward.lhs = AqtOperand(where, lhs, site.lhs, site.dims.lhs_contract, numerics, 0, numerics.tile);
-  site.forward.rhs = AqtOperand(where, rhs, site.rhs, site.dims.rhs_contract, numerics, 1, numerics.tile);
+  const std::optional<Format> lhs = site.weight_is_lhs ? treatment.weight : treatment.activation;
+  const std::optional<Format> rhs = site.weight_is_lhs ? treatment.activation : treatment.weight;
+  site.forward.lhs = AqtOperand(where, lhs, site.lhs, site.dims.lhs_contract, treatment, 0, treatment.tile);
+  site.forward.rhs = AqtOperand(where, rhs, site.rhs, site.dims.rhs_contract, treatment, 1, treatment.tile);
   ChooseKernel(site.forward, 0);
-  CheckExact(where, site.forward, numerics.tile > 0 ? numerics.tile : Contracted(site.lhs, site.dims.lhs_contract));
+  CheckExact(where, site.forward, treatment.tile > 0 ? treatment.tile : Contracted(site.lhs, site.dims.lhs_contract));
   const bool activation = site.weight_is_lhs ? rhs.has_value() : lhs.has_value();
-  const bool constant = numerics.constant_bounds[site.weight_is_lhs ? 1 : 0].has_value();
-  if (activation && numerics.per_tensor && !constant) site.coupling = Coupling::kBatch;
+  const bool constant = treatment.constant_bounds[site.weight_is_lhs ? 1 : 0].has_value();
+  if (activation && treatment.per_tensor && !constant) site.coupling = Coupling::kBatch;
   if (!backward) return;
   const Shape out = DotShape(where, site.lhs, site.rhs, site.dims);
   const ops::GradDot dots[] = {ops::GradLhsDot(site.lhs.rank(), site.rhs.rank(), site.dims),
                                ops::GradRhsDot(site.lhs.rank(), site.rhs.rank(), site.dims)};
   ProductPlan* const products[] = {&site.grad_lhs, &site.grad_rhs};
-  const std::optional<Format> formats[] = {numerics.grad_lhs, numerics.grad_rhs};
+  const std::optional<Format> formats[] = {treatment.grad_lhs, treatment.grad_rhs};
   const Shape* const others[] = {&site.rhs, &site.lhs};
   const std::optional<Format> codes[] = {rhs, lhs};
   for (size_t i : {0u, 1u}) {
     ProductPlan& product = *products[i];
-    product.lhs = AqtOperand(where, formats[i], out, dots[i].dims.lhs_contract, numerics, 2 + 2 * i, 0);
-    product.rhs = AqtOperand(where, formats[i], *others[i], dots[i].dims.rhs_contract, numerics, 3 + 2 * i, 0);
-    if (numerics.forward_codes && codes[i]) product.rhs = ForwardCodes(*codes[i]);
-    if (product.lhs.format && numerics.gradient_rounding != Rounding::kNearest) product.lhs.calibration += ", stochastic";
+    product.lhs = AqtOperand(where, formats[i], out, dots[i].dims.lhs_contract, treatment, 2 + 2 * i, 0);
+    product.rhs = AqtOperand(where, formats[i], *others[i], dots[i].dims.rhs_contract, treatment, 3 + 2 * i, 0);
+    if (treatment.forward_codes && codes[i]) product.rhs = ForwardCodes(*codes[i]);
+    if (product.lhs.format && treatment.gradient_rounding != Rounding::kNearest) product.lhs.calibration += ", stochastic";
     ChooseKernel(product, 0);
   }
-  if (numerics.grad_rhs && numerics.weight_gradient_shards > 1) {
+  if (treatment.grad_rhs && treatment.weight_gradient_shards > 1) {
     const int axis = dots[1].dims.lhs_contract.empty() ? -1 : dots[1].dims.lhs_contract.front();
-    if (axis >= 0 && out[axis] % numerics.weight_gradient_shards != 0) {
+    if (axis >= 0 && out[axis] % treatment.weight_gradient_shards != 0) {
       ThrowUsage("{}: {} shards of the weight gradient do not divide {} (axis {} of {})", where,
-                 numerics.weight_gradient_shards, out[axis], axis, out);
+                 treatment.weight_gradient_shards, out[axis], axis, out);
     }
     for (OperandPlan* operand : {&site.grad_rhs.lhs, &site.grad_rhs.rhs}) {
-      operand->granularity += fmt::format(", {} shards", numerics.weight_gradient_shards);
-      operand->scales *= numerics.weight_gradient_shards;
+      operand->granularity += fmt::format(", {} shards", treatment.weight_gradient_shards);
+      operand->scales *= treatment.weight_gradient_shards;
     }
   }
 }
 
-void DescribeDelayed(SitePlan& site, const DelayedNumerics& numerics, bool backward) {
-  const std::string history = fmt::format("history of {}", numerics.history);
-  site.forward.lhs = WholeTensor(numerics.forward, history);
-  site.forward.rhs = WholeTensor(numerics.forward, history);
+void DescribeDelayed(SitePlan& site, const DelayedTreatment& treatment, bool backward) {
+  const std::string history = fmt::format("history of {}", treatment.history);
+  site.forward.lhs = WholeTensor(treatment.forward, history);
+  site.forward.rhs = WholeTensor(treatment.forward, history);
   ChooseKernel(site.forward, 0);
   if (!backward) return;
   for (ProductPlan* product : {&site.grad_lhs, &site.grad_rhs}) {
-    product->lhs = WholeTensor(numerics.gradient, history);
-    product->rhs = ForwardCodes(numerics.forward);
+    product->lhs = WholeTensor(treatment.gradient, history);
+    product->rhs = ForwardCodes(treatment.forward);
     ChooseKernel(*product, 0);
   }
 }
 
-void DescribeBlock(SitePlan& site, const BlockNumerics& numerics, bool backward) {
+void DescribeBlock(SitePlan& site, const BlockTreatment& treatment, bool backward) {
   const std::string where = site.site.ToString();
-  using Form = BlockNumerics::Form;
-  const int64_t block = numerics.form == Form::kMxfp8 ? 32 : numerics.form == Form::kNvfp4 ? 16 : 0;
-  const Format forward = numerics.form == Form::kNvfp4 ? Format::kF4E2M1FN : Format::kF8E4M3FN;
-  const Format gradient = numerics.form == Form::kCurrentScaling ? Format::kF8E5M2 : forward;
+  using Form = BlockTreatment::Form;
+  const int64_t block = treatment.form == Form::kMxfp8 ? 32 : treatment.form == Form::kNvfp4 ? 16 : 0;
+  const Format forward = treatment.form == Form::kNvfp4 ? Format::kF4E2M1FN : Format::kF8E4M3FN;
+  const Format gradient = treatment.form == Form::kCurrentScaling ? Format::kF8E5M2 : forward;
   const auto operand = [&](Format format, const Shape& shape, const std::vector<int>& contract, bool square) {
     if (block == 0) return WholeTensor(format, "absmax");
     const int64_t k = Contracted(shape, contract);
@@ -237,15 +237,15 @@ void DescribeBlock(SitePlan& site, const BlockNumerics& numerics, bool backward)
                   "leave this site out by a rule before, or choose another recipe");
     }
     OperandPlan plan{format, square ? fmt::format("blocks of {0} x {0}", block) : fmt::format("blocks of {}", block),
-                     fmt::format("{}", block), numerics.form == Form::kNvfp4 ? "absmax, e4m3 scales" : "absmax, e8m0 scales",
+                     fmt::format("{}", block), treatment.form == Form::kNvfp4 ? "absmax, e4m3 scales" : "absmax, e8m0 scales",
                      shape.size() / (square ? block * block : block)};
     return plan;
   };
-  const bool square = numerics.form == Form::kNvfp4;
+  const bool square = treatment.form == Form::kNvfp4;
   site.forward.lhs = operand(forward, site.lhs, site.dims.lhs_contract, square && site.weight_is_lhs);
   site.forward.rhs = operand(forward, site.rhs, site.dims.rhs_contract, square && !site.weight_is_lhs);
   ChooseKernel(site.forward, 0);
-  if (numerics.form != Form::kMxfp8) site.coupling = Coupling::kBatch;  // a scale of the whole tensor
+  if (treatment.form != Form::kMxfp8) site.coupling = Coupling::kBatch;  // a scale of the whole tensor
   if (!backward) return;
   const Shape out = DotShape(where, site.lhs, site.rhs, site.dims);
   const ops::GradDot to_lhs = ops::GradLhsDot(site.lhs.rank(), site.rhs.rank(), site.dims);
@@ -254,10 +254,10 @@ void DescribeBlock(SitePlan& site, const BlockNumerics& numerics, bool backward)
   site.grad_lhs.rhs = operand(forward, site.rhs, to_lhs.dims.rhs_contract, square);
   site.grad_rhs.lhs = operand(gradient, out, to_rhs.dims.lhs_contract, false);
   site.grad_rhs.rhs = operand(forward, site.lhs, to_rhs.dims.rhs_contract, false);
-  if (numerics.form == Form::kNvfp4) {
+  if (treatment.form == Form::kNvfp4) {
     site.grad_lhs.lhs.calibration += ", stochastic";
     site.grad_rhs.lhs.calibration += ", stochastic";
-    if (numerics.hadamard) {
+    if (treatment.hadamard) {
       site.grad_rhs.lhs.granularity += ", rotated";
       site.grad_rhs.rhs.granularity += ", rotated";
     }
@@ -266,25 +266,25 @@ void DescribeBlock(SitePlan& site, const BlockNumerics& numerics, bool backward)
   ChooseKernel(site.grad_rhs, 0);
 }
 
-void DescribeGrouped(SitePlan& site, const GroupedNumerics& numerics, bool ragged) {
+void DescribeGrouped(SitePlan& site, const GroupedTreatment& treatment, bool ragged) {
   const std::string where = site.site.ToString();
   const Shape& weight = site.weight_is_lhs ? site.lhs : site.rhs;
   const std::vector<int> contract = ragged ? std::vector<int>{1} : site.weight_is_lhs ? site.dims.lhs_contract
                                                                                       : site.dims.rhs_contract;
   const int64_t k = Contracted(weight, contract);
-  const int64_t group = numerics.group == 0 ? k : numerics.group;
+  const int64_t group = treatment.group == 0 ? k : treatment.group;
   if (group > 0 && k % group != 0) {
     throw Error(ErrorCode::kUsage, fmt::format("{}: groups of {} do not divide K = {}", where, group, k),
                 "use quantization_group_size=32, or 0 for one scale per output channel");
   }
   const int64_t groups = group == 0 ? 0 : weight.size() / group;
-  OperandPlan weights{numerics.weight, numerics.group == 0 ? "per channel" : fmt::format("groups of {}", group),
+  OperandPlan weights{treatment.weight, treatment.group == 0 ? "per channel" : fmt::format("groups of {}", group),
                       fmt::format("{}", group), "absmax", groups};
   const Shape& activation = site.weight_is_lhs ? site.rhs : site.lhs;
-  OperandPlan rows{numerics.activation, "per channel", fmt::format("{}", k), "absmax", k == 0 ? 0 : activation.size() / k};
+  OperandPlan rows{treatment.activation, "per channel", fmt::format("{}", k), "absmax", k == 0 ? 0 : activation.size() / k};
   site.forward.lhs = site.weight_is_lhs ? weights : rows;
   site.forward.rhs = site.weight_is_lhs ? rows : weights;
-  site.forward.kernel = Info(numerics.weight).bits <= 4 ? "u4" : "i8";
+  site.forward.kernel = Info(treatment.weight).bits <= 4 ? "u4" : "i8";
 }
 
 // A ragged dot under Qwix or AQT: a scale per row of lhs, one per column of rhs shared by all groups.
@@ -316,26 +316,26 @@ void DescribeFloatSite(SitePlan& site) {
 void DescribeSite(SitePlan& site, bool ragged, bool backward) {
   const std::string where = site.site.ToString();
   for (ProductPlan* product : {&site.grad_lhs, &site.grad_rhs}) product->kernel = "f32";
-  if (const auto* qwix = std::get_if<QwixNumerics>(&*site.numerics)) {
+  if (const auto* qwix = std::get_if<QwixTreatment>(&*site.treatment)) {
     if (ragged) {
       DescribeRagged(site, qwix->weight, qwix->activation, qwix->gradient, backward);
     } else {
       DescribeQwix(site, *qwix, backward);
     }
-  } else if (const auto* aqt = std::get_if<AqtNumerics>(&*site.numerics)) {
+  } else if (const auto* aqt = std::get_if<AqtTreatment>(&*site.treatment)) {
     if (ragged) {
       DescribeRagged(site, aqt->weight, aqt->activation, aqt->grad_lhs, backward);
     } else {
       DescribeAqt(site, *aqt, backward);
     }
-  } else if (const auto* grouped = std::get_if<GroupedNumerics>(&*site.numerics)) {
+  } else if (const auto* grouped = std::get_if<GroupedTreatment>(&*site.treatment)) {
     DescribeGrouped(site, *grouped, ragged);
   } else if (ragged) {
     ThrowUsage("{}: this recipe cannot do a {}", where, NameOf(site.site.op));
-  } else if (const auto* delayed = std::get_if<DelayedNumerics>(&*site.numerics)) {
+  } else if (const auto* delayed = std::get_if<DelayedTreatment>(&*site.treatment)) {
     DescribeDelayed(site, *delayed, backward);
   } else {
-    DescribeBlock(site, std::get<BlockNumerics>(*site.numerics), backward);
+    DescribeBlock(site, std::get<BlockTreatment>(*site.treatment), backward);
   }
   const OperandPlan& weight = site.weight_is_lhs ? site.forward.lhs : site.forward.rhs;
   site.weight_bits = weight.format ? site.weight_elements * Info(*weight.format).bits + weight.scales * SizeOf(site.dtype) * 8

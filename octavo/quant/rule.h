@@ -20,7 +20,7 @@
 namespace octavo::quant {
 
 // Qwix: each operand has a format and a calibration; the gradient has its own; scales per channel or per tile.
-struct QwixNumerics {
+struct QwixTreatment {
   std::optional<Format> weight, activation, gradient;
   Calibration weight_calibration, activation_calibration, gradient_calibration;
   std::optional<TileSize> tile;                  // of the last contracted axis, both operands
@@ -37,7 +37,7 @@ struct QwixNumerics {
 };
 
 // AQT: six operands, two for each of the three products.
-struct AqtNumerics {
+struct AqtTreatment {
   std::optional<Format> activation, weight;              // forward
   std::optional<Format> grad_lhs, grad_rhs;              // both operands of that product
   bool bf16_products = false;                            // the dot's result is rounded to bf16 before scaling
@@ -51,7 +51,7 @@ struct AqtNumerics {
 };
 
 // Scales from the amax histories of earlier steps.
-struct DelayedNumerics {
+struct DelayedTreatment {
   enum class Form : uint8_t {
     kDirect,             // codes meet in the dot, scales come after (flax)
     kDecoded,            // operands and gradient are rounded to the format and decoded (flax QDQ)
@@ -63,25 +63,25 @@ struct DelayedNumerics {
 };
 
 // Scales of blocks, or of the tensor, found in the same step (Transformer Engine's recipes).
-struct BlockNumerics {
+struct BlockTreatment {
   enum class Form : uint8_t { kCurrentScaling, kMxfp8, kNvfp4 };
   Form form = Form::kCurrentScaling;
   bool hadamard = false;  // nvfp4: rotate what the weight's gradient sums
 };
 
 // Ours: int4 weights with a scale per group along K, int8 activations per token, integer products per group.
-struct GroupedNumerics {
+struct GroupedTreatment {
   Format weight = Format::kInt4, activation = Format::kInt8;
   int64_t group = 128;  // 0: one scale per output channel
 };
 
-using Numerics = std::variant<QwixNumerics, AqtNumerics, DelayedNumerics, BlockNumerics, GroupedNumerics>;
+using Treatment = std::variant<QwixTreatment, AqtTreatment, DelayedTreatment, BlockTreatment, GroupedTreatment>;
 
 struct Rule {
   std::string module_path = ".*";    // RE2, must match the whole path (or its scanned spelling)
   std::vector<ops::OpKind> ops;      // empty: every kind
   bool only_weights = false;         // only dots with a weight operand
-  std::optional<Numerics> numerics;  // unset: leave the site in float
+  std::optional<Treatment> treatment;  // unset: leave the site in float
   std::string where;                 // "rules.yml:3", for errors
 };
 

@@ -143,7 +143,7 @@ std::vector<ops::OpKind> ReadOps(const Yaml& list) {
   return result;
 }
 
-std::vector<Key> QwixKeys(QwixNumerics& q) {
+std::vector<Key> QwixKeys(QwixTreatment& q) {
   return {
       {"weight_qtype", [&](const Value& v) { q.weight = v.Quantized(); }},
       {"act_qtype", [&](const Value& v) { q.activation = v.Quantized(); }},
@@ -187,8 +187,8 @@ std::array<std::optional<double>, 6> ReadBounds(const Value& value) {
   return bounds;
 }
 
-AqtNumerics ReadAqt(const Yaml& map, const Options& options) {
-  AqtNumerics a;
+AqtTreatment ReadAqt(const Yaml& map, const Options& options) {
+  AqtTreatment a;
   const std::vector<Key> keys = {
       {"activation", [&](const Value& v) { a.activation = v.Quantized(); }},
       {"weight", [&](const Value& v) { a.weight = v.Quantized(); }},
@@ -209,17 +209,17 @@ AqtNumerics ReadAqt(const Yaml& map, const Options& options) {
   return a;
 }
 
-DelayedNumerics ReadDelayed(const Yaml& map, const Options& options) {
-  DelayedNumerics d;
+DelayedTreatment ReadDelayed(const Yaml& map, const Options& options) {
+  DelayedTreatment d;
   const std::vector<Key> keys = {
       {"form",
        [&](const Value& v) {
          if (v.text() == "direct") {
-           d.form = DelayedNumerics::Form::kDirect;
+           d.form = DelayedTreatment::Form::kDirect;
          } else if (v.text() == "decoded") {
-           d.form = DelayedNumerics::Form::kDecoded;
+           d.form = DelayedTreatment::Form::kDecoded;
          } else if (v.text() == "transformer_engine") {
-           d.form = DelayedNumerics::Form::kTransformerEngine;
+           d.form = DelayedTreatment::Form::kTransformerEngine;
          } else {
            v.Fail("direct, decoded or transformer_engine");
          }
@@ -232,17 +232,17 @@ DelayedNumerics ReadDelayed(const Yaml& map, const Options& options) {
   return d;
 }
 
-BlockNumerics ReadBlock(const Yaml& map, const Options& options) {
-  BlockNumerics b;
+BlockTreatment ReadBlock(const Yaml& map, const Options& options) {
+  BlockTreatment b;
   const std::vector<Key> keys = {
       {"form",
        [&](const Value& v) {
          if (v.text() == "current_scaling") {
-           b.form = BlockNumerics::Form::kCurrentScaling;
+           b.form = BlockTreatment::Form::kCurrentScaling;
          } else if (v.text() == "mxfp8") {
-           b.form = BlockNumerics::Form::kMxfp8;
+           b.form = BlockTreatment::Form::kMxfp8;
          } else if (v.text() == "nvfp4") {
-           b.form = BlockNumerics::Form::kNvfp4;
+           b.form = BlockTreatment::Form::kNvfp4;
          } else {
            v.Fail("current_scaling, mxfp8 or nvfp4");
          }
@@ -253,8 +253,8 @@ BlockNumerics ReadBlock(const Yaml& map, const Options& options) {
   return b;
 }
 
-GroupedNumerics ReadGrouped(const Yaml& map, const Options& options) {
-  GroupedNumerics g;
+GroupedTreatment ReadGrouped(const Yaml& map, const Options& options) {
+  GroupedTreatment g;
   const std::vector<Key> keys = {
       {"weight", [&](const Value& v) { g.weight = v.Quantized().value_or(g.weight); }},
       {"activation", [&](const Value& v) { g.activation = v.Quantized().value_or(g.activation); }},
@@ -267,8 +267,8 @@ GroupedNumerics ReadGrouped(const Yaml& map, const Options& options) {
 Rule ReadRule(const Yaml& map, const Options& options) {
   Rule rule;
   rule.where = map.Where();
-  QwixNumerics qwix;
-  std::optional<Numerics> other;
+  QwixTreatment qwix;
+  std::optional<Treatment> other;
   std::vector<Key> keys = QwixKeys(qwix);
   keys.push_back({"module_path", [&](const Value& v) { rule.module_path = v.text(); }});
   keys.push_back({"only_weights", [&](const Value& v) { rule.only_weights = v.Bool(); }});
@@ -278,9 +278,9 @@ Rule ReadRule(const Yaml& map, const Options& options) {
   }
   bool has_qwix = false;
   ReadMap(map, "a rule", keys, options, [&](const std::string& name, const Yaml& value) {
-    const auto family = [&](Numerics numerics) {
+    const auto family = [&](Treatment treatment) {
       if (other) ThrowUsage("{}: a rule has one of aqt, delayed, block, grouped", value.Where());
-      other = std::move(numerics);
+      other = std::move(treatment);
       return true;
     };
     if (name == "op_names") return rule.ops = ReadOps(value), true;
@@ -295,7 +295,7 @@ Rule ReadRule(const Yaml& map, const Options& options) {
   });
   if (other && has_qwix) ThrowUsage("{}: a rule cannot mix Qwix keys with aqt, delayed, block or grouped", rule.where);
   if (other) {
-    rule.numerics = std::move(other);
+    rule.treatment = std::move(other);
   } else if (qwix.weight) {  // a rule without weight_qtype leaves the op alone, whatever else it says
     if (qwix.static_activation && !qwix.activation) {
       ThrowUsage("{}: act_static_scale needs act_qtype", rule.where);
@@ -303,7 +303,7 @@ Rule ReadRule(const Yaml& map, const Options& options) {
     if ((qwix.sparsity_n > 0) != (qwix.sparsity_m > 0) || qwix.sparsity_n > qwix.sparsity_m) {
       ThrowUsage("{}: sparsity {}:{}: expected n:m with 0 < n <= m", rule.where, qwix.sparsity_n, qwix.sparsity_m);
     }
-    rule.numerics = std::move(qwix);
+    rule.treatment = std::move(qwix);
   }
   return rule;
 }

@@ -1,0 +1,87 @@
+#include "octavo/quant/provider.h"
+
+#include "octavo/base/check.h"
+#include "octavo/base/error.h"
+#include "octavo/base/nearest.h"
+#include "octavo/quant/dot_axes.h"
+#include "octavo/quant/provider_dots.h"
+
+namespace octavo::quant {
+
+Provider::Provider(const Plan& plan, const ProviderOptions& options) : plan_(plan), options_(options) {
+  for (const SitePlan& site : plan_.sites) by_site_.emplace(site.site, &site);
+}
+
+const SitePlan& Provider::Find(const ops::Site& site) const {
+  const auto at = by_site_.find(site);
+  if (at != by_site_.end()) return *at->second;
+  std::vector<std::string> names;
+  for (const auto& [known, plan] : by_site_) names.push_back(known.ToString());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  throw Error(ErrorCode::kUsage, fmt::format("site {} is not in the plan", site.ToString()),
+              fmt::format("nearest: {}; the plan was made for another model or workload",
+                          fmt::join(NearestNames(site.ToString(), views, 3), ", ")));
+}
+
+Run Provider::RunIn(ops::Context& context, const SitePlan& site) {
+  Run run{context.pool, context.isa, context.workspace, arena_, options_.arithmetic, options_.macs};
+  run.arithmetic.site = site.site.path;
+  return run;
+}
+
+std::optional<ops::Var> Provider::Dot(ops::Context& context, const ops::DotCall& call) {
+  const SitePlan& site = Find(call.site);
+  if (!site.treatment) return std::nullopt;
+  SiteCall at{*this, context, site, call.lhs, call.rhs};
+  if (site.dims != call.dims) {
+    ThrowUsage("{}: the plan contracts other axes than this call", call.site.ToString());
+  }
+  return std::visit(
+      [&](const auto& treatment) -> ops::Var {
+        using T = std::decay_t<decltype(treatment)>;
+        if constexpr (std::is_same_v<T, QwixTreatment>) return QwixDot(at, treatment);
+        if constexpr (std::is_same_v<T, AqtTreatment>) return AqtDot(at, treatment);
+        if constexpr (std::is_same_v<T, DelayedTreatment>) return DelayedDot(at, treatment);
+        if constexpr (std::is_same_v<T, BlockTreatment>) return BlockDot(at, treatment);
+        if constexpr (std::is_same_v<T, GroupedTreatment>) return GroupedDot(at, treatment);
+      },
+      *site.treatment);
+}
+
+std::optional<ops::Var> Provider::RaggedDot(ops::Context& context, const ops::RaggedCall& call) {
+  const SitePlan& site = Find(call.site);
+  if (!site.treatment) return std::nullopt;
+  return RaggedSiteDot(SiteCall{*this, context, site, call.lhs, call.rhs}, call.group_sizes);
+}
+
+RngKey NoiseKey(const ops::Context& context, const ops::Site& site) {
+  // FNV-1a: a fixed function of the name, equal on every machine.
+  uint32_t hash = 2166136261u;
+  for (char c : site.ToString()) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
+  return context.key.FoldIn(hash);
+}
+
+const Tensor& FloatOf(const SiteCall& call, const ops::Operand& operand) {
+  if (operand.quantized()) {
+    ThrowUsage("{}: an operand is quantized already, but the recipe wants it in float", call.site.site.ToString());
+  }
+  return operand.tensor();
+}
+
+SwappedDot Swapped(const Shape& lhs, const Shape& rhs, const DotDims& dims) {
+  SwappedDot swapped;
+  swapped.dims = {dims.rhs_contract, dims.lhs_contract, dims.rhs_batch, dims.lhs_batch};
+  const int batch = static_cast<int>(dims.lhs_batch.size());
+  const int lhs_free = lhs.rank() - batch - static_cast<int>(dims.lhs_contract.size());
+  const int rhs_free = rhs.rank() - batch - static_cast<int>(dims.rhs_contract.size());
+  for (int i = 0; i < batch; ++i) swapped.order.push_back(i);
+  for (int i = 0; i < lhs_free; ++i) swapped.order.push_back(batch + rhs_free + i);
+  for (int i = 0; i < rhs_free; ++i) swapped.order.push_back(batch + i);
+  return swapped;
+}
+
+std::string StateName(const ops::Site& site, std::string_view what) {
+  return fmt::format("{}/{}/{}", site.path, site.OpId(), what);
+}
+
+}  // namespace octavo::quant

@@ -1,0 +1,56 @@
+// The provider: answers every dot of a model as the plan says, in training and in serving, and records the gradients. One
+// per run; it must outlive the tapes it recorded on. It computes with kernels only, never through ops, so it is never
+// asked about its own work. Site lookups are by name: a site that the plan does not know is an error, never a float dot.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "octavo/kernels/arena.h"
+#include "octavo/ops/interceptor.h"
+#include "octavo/ops/state.h"
+#include "octavo/quant/plan.h"
+#include "octavo/quant/run.h"
+
+namespace octavo::quant {
+
+struct ProviderOptions {
+  Arithmetic arithmetic = {};
+  MacCount* macs = nullptr;  // counts what ran on which kernels
+};
+
+class Provider : public ops::Interceptor {
+ public:
+  // `plan` must outlive the provider.
+  explicit Provider(const Plan& plan, const ProviderOptions& options = {});
+
+  std::optional<ops::Var> Dot(ops::Context& context, const ops::DotCall& call) override;
+  std::optional<ops::Var> RaggedDot(ops::Context& context, const ops::RaggedCall& call) override;
+
+  const Plan& plan() const { return plan_; }
+  // What the quantized dots run with, in a given context.
+  Run RunIn(ops::Context& context, const SitePlan& site);
+
+ private:
+  const SitePlan& Find(const ops::Site& site) const;
+
+  const Plan& plan_;
+  ProviderOptions options_;
+  kernels::Arena arena_;
+  std::map<ops::Site, const SitePlan*> by_site_;
+};
+
+// A weight as its site's forward pass uses it: what the converter stores and what quantize-on-load makes. The one function
+// of both, so the bits are the trainer's. Recipes with delayed scaling take the scale from `state`. A site that keeps its
+// weight in float is a usage error.
+QArray Freeze(const Run& run, const SitePlan& site, const Tensor& weight, const ops::StateStore* state = nullptr);
+
+// Whether the forward pass of a site quantizes its weight.
+bool FreezesWeight(const SitePlan& site);
+
+// The state that follows a step: histories and scales move on by what the step's ops observed. Sites whose state is new get
+// their initial state first. Recipes without state change nothing.
+void AdvanceState(const Plan& plan, const ops::UpdateSink& observed, ops::StateStore& state);
+
+}  // namespace octavo::quant

@@ -1,0 +1,53 @@
+// The dots of each family as a provider runs them: forward, what is recorded, what is observed. Only provider files use it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "octavo/base/rng.h"
+#include "octavo/ops/context.h"
+#include "octavo/ops/interceptor.h"
+#include "octavo/ops/tape.h"
+#include "octavo/quant/aqt.h"
+#include "octavo/quant/fp8_delayed.h"
+#include "octavo/quant/provider.h"
+
+namespace octavo::quant {
+
+// One dot at one site. References live as long as the call; what a gradient needs is copied.
+struct SiteCall {
+  Provider& provider;
+  ops::Context& context;
+  const SitePlan& site;
+  const ops::Operand& lhs;
+  const ops::Operand& rhs;
+};
+
+ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment);
+ops::Var AqtDot(const SiteCall& call, const AqtTreatment& treatment);
+ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment);
+ops::Var BlockDot(const SiteCall& call, const BlockTreatment& treatment);
+ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment);
+ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes);
+
+AqtConfig ConfigOf(const AqtTreatment& treatment);
+Fp8DotConfig ConfigOf(const DelayedTreatment& treatment);
+
+// The key of a site's noise: the run's key, folded with the site's name.
+RngKey NoiseKey(const ops::Context& context, const ops::Site& site);
+
+// The activation of a call whose other operand is the weight; a usage error names a site where it is quantized already.
+const Tensor& FloatOf(const SiteCall& call, const ops::Operand& operand);
+
+// The same dot with its operands exchanged: dims, and the order that brings the product's axes back.
+struct SwappedDot {
+  DotDims dims;
+  std::vector<int> order;
+};
+SwappedDot Swapped(const Shape& lhs, const Shape& rhs, const DotDims& dims);
+
+// Names of a delayed site's state: "decoder/layers_0/mlp/wi_0/dot_general0/input_scale", ….
+std::string StateName(const ops::Site& site, std::string_view what);
+Fp8DotState LoadFp8State(const ops::StateStore* state, const ops::Site& site, int history);
+
+}  // namespace octavo::quant

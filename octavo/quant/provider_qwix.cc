@@ -1,0 +1,118 @@
+// Qwix sites, plain and ragged, and ours with grouped weights.
+#include "octavo/base/error.h"
+#include "octavo/ops/dot_dims.h"
+#include "octavo/quant/averaging.h"
+#include "octavo/quant/dot_axes.h"
+#include "octavo/quant/provider_dots.h"
+#include "octavo/quant/ragged_dot.h"
+
+namespace octavo::quant {
+namespace {
+
+// An operand of the serving form: frozen codes as they are, floats quantized as `how` says.
+DotOperand ServingOperand(const Run& run, const ops::Operand& operand, const std::optional<HowToQuantize>& how) {
+  if (operand.quantized()) return operand.qarray();
+  if (!how) return operand.tensor();
+  return Quantize(operand.tensor(), *how, nullptr, run.arithmetic);
+}
+
+std::vector<int64_t> Sizes(const Tensor& group_sizes) {
+  std::vector<int64_t> result;
+  for (int32_t size : group_sizes.ToVector<int32_t>()) result.push_back(size);
+  return result;
+}
+
+}  // namespace
+
+ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
+  const SitePlan& site = call.site;
+  const bool rhs_is_weight = !site.weight.empty() && !site.weight_is_lhs;
+  const DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, rhs_is_weight);
+  const Run run = call.provider.RunIn(call.context, site);
+  if (call.lhs.quantized() || call.rhs.quantized()) {
+    const DotOperand lhs = ServingOperand(run, call.lhs, LeftHow(config, call.lhs.shape(), site.dims));
+    const DotOperand rhs = ServingOperand(run, call.rhs, RightHow(config, call.rhs.shape(), site.dims));
+    return ops::Var(DotGeneral(run, lhs, rhs, site.dims));
+  }
+  GivenRanges ranges;
+  std::optional<CalibrationRange> average;
+  if (treatment.static_activation) {
+    const bool lhs = !site.weight_is_lhs;
+    const Tensor& activation = lhs ? call.lhs.tensor() : call.rhs.tensor();
+    const auto how = lhs ? LeftHow(config, activation.shape(), site.dims) : RightHow(config, activation.shape(), site.dims);
+    average = RunningRange(call.context, site.site, lhs ? "lhs" : "rhs",
+                           Calibrate(activation, *how, run.arithmetic), treatment.activation_batch_axes);
+    (lhs ? ranges.lhs : ranges.rhs) = &*average;
+  }
+  DotQtForward forward = DotGeneralQt(run, call.lhs.tensor(), call.rhs.tensor(), site.dims, config, ranges);
+  if (call.context.tape == nullptr) return ops::Var(std::move(forward.out));
+  const RngKey key = NoiseKey(call.context, site.site);
+  return call.context.tape->Record(
+      std::move(forward.out), {call.lhs.node, call.rhs.node},
+      [provider = &call.provider, &site, config, key, residuals = std::move(forward.residuals)](ops::Context& back,
+                                                                                              const Tensor& grad) {
+        DotQtGradients grads = DotGeneralQtBackward(provider->RunIn(back, site), residuals, config, grad, key);
+        return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
+      });
+}
+
+ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
+  const SitePlan& site = call.site;
+  const Run run = call.provider.RunIn(call.context, site);
+  const ops::Operand& weight = site.weight_is_lhs ? call.lhs : call.rhs;
+  const ops::Operand& activation = site.weight_is_lhs ? call.rhs : call.lhs;
+  const Tensor& x = FloatOf(call, activation);
+  const QArray codes = weight.quantized() ? weight.qarray() : Freeze(run, site, weight.tensor());
+  HowToQuantize how;
+  how.format = treatment.activation;
+  how.granularity = GranularityForDot(x.shape(), site.weight_is_lhs ? site.dims.rhs_contract : site.dims.lhs_contract,
+                                      std::nullopt);
+  const QArray rows = Quantize(x, how, nullptr, run.arithmetic);
+  Tensor out = site.weight_is_lhs ? FastDot(run, codes, rows, site.dims) : FastDot(run, rows, codes, site.dims);
+  if (call.context.tape == nullptr) return ops::Var(std::move(out));
+  // Straight-through: float gradients at the values the forward pass used.
+  return call.context.tape->Record(
+      std::move(out), {call.lhs.node, call.rhs.node},
+      [provider = &call.provider, &site, rows, codes, dims = site.dims](ops::Context& back, const Tensor& grad) {
+        const Run again = provider->RunIn(back, site);
+        const Tensor used_rows = Dequantize(rows), used_weight = Dequantize(codes);
+        const Tensor& lhs = site.weight_is_lhs ? used_weight : used_rows;
+        const Tensor& rhs = site.weight_is_lhs ? used_rows : used_weight;
+        const ops::GradDot to_lhs = ops::GradLhsDot(lhs.rank(), rhs.rank(), dims);
+        const ops::GradDot to_rhs = ops::GradRhsDot(lhs.rank(), rhs.rank(), dims);
+        return std::vector<Tensor>{SlowDot(again, grad, rhs, to_lhs.dims).Permute(to_lhs.order),
+                                   SlowDot(again, grad, lhs, to_rhs.dims).Permute(to_rhs.order)};
+      });
+}
+
+ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes) {
+  const SitePlan& site = call.site;
+  const Run run = call.provider.RunIn(call.context, site);
+  const std::vector<int64_t> sizes = Sizes(group_sizes);
+  HowToQuantize row_how;
+  row_how.granularity.channelwise_axes = {0};
+  row_how.format = *site.forward.lhs.format;
+  if (call.rhs.quantized()) {
+    return ops::Var(RaggedDot(run, Quantize(FloatOf(call, call.lhs), row_how, nullptr, run.arithmetic), call.rhs.qarray(), sizes));
+  }
+  if (std::holds_alternative<GroupedTreatment>(*site.treatment)) {
+    const QArray rows = Quantize(FloatOf(call, call.lhs), row_how, nullptr, run.arithmetic);
+    return ops::Var(RaggedDot(run, rows, Freeze(run, site, call.rhs.tensor()), sizes));
+  }
+  RaggedDotQtConfig config;
+  config.lhs = *site.forward.lhs.format;
+  config.rhs = *site.forward.rhs.format;
+  config.grad_lhs = site.grad_lhs.lhs.format;
+  config.grad_rhs = site.grad_rhs.lhs.format;
+  RaggedDotQtForward forward = RaggedDotQt(run, FloatOf(call, call.lhs), call.rhs.tensor(), sizes, config);
+  const Tensor out = forward.out;
+  if (call.context.tape == nullptr) return ops::Var(out);
+  return call.context.tape->Record(
+      out, {call.lhs.node, call.rhs.node},
+      [provider = &call.provider, &site, config, sizes, forward = std::move(forward)](ops::Context& back, const Tensor& grad) {
+        RaggedDotQtGradients grads = RaggedDotQtBackward(provider->RunIn(back, site), forward, sizes, config, grad);
+        return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
+      });
+}
+
+}  // namespace octavo::quant
