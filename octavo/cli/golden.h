@@ -65,6 +65,7 @@ struct GoldenKind {
 std::vector<GoldenKind> GoldenKinds();
 std::vector<GoldenKind> FormatKinds();    // golden_formats.cc: code tables, casts, bounds
 std::vector<GoldenKind> ThreefryKinds();  // golden_threefry.cc: random numbers
+std::vector<GoldenKind> RuleKinds();      // golden_rules.cc: rule matching, models under rules
 
 // The failures of one case; empty when it passed. Errors that a kind throws are failures.
 std::vector<std::string> RunGoldenCase(const GoldenCase& golden, const std::vector<GoldenKind>& kinds,

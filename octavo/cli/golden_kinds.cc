@@ -4,7 +4,7 @@ namespace octavo {
 
 std::vector<GoldenKind> GoldenKinds() {
   std::vector<GoldenKind> all;
-  for (const auto& kinds : {FormatKinds(), ThreefryKinds()}) {
+  for (const auto& kinds : {FormatKinds(), ThreefryKinds(), RuleKinds()}) {
     all.insert(all.end(), kinds.begin(), kinds.end());
   }
   return all;

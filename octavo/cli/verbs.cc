@@ -30,8 +30,7 @@ std::string MainHelp() {
 
 std::span<const VerbSpec> Verbs() {
   static const std::vector<VerbSpec> verbs = {
-      DoctorVerb(),
-      GoldenVerb(),
+      PlanVerb(), LsVerb(), CpVerb(), DoctorVerb(), GoldenVerb(),
   };
   return verbs;
 }

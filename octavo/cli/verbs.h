@@ -14,7 +14,10 @@ int RunCommand(std::span<const std::string_view> words);
 // Every verb, in the order of the help page.
 std::span<const VerbSpec> Verbs();
 
+VerbSpec CpVerb();
 VerbSpec DoctorVerb();
 VerbSpec GoldenVerb();
+VerbSpec LsVerb();
+VerbSpec PlanVerb();
 
 }  // namespace octavo

@@ -30,7 +30,8 @@ double FmaLoopPlain(int64_t rounds) {
 double ReadLoopPlain(const float* data, int64_t bytes) {
   const auto* words = reinterpret_cast<const uint64_t*>(data);
   uint64_t a = 0, b = 0, c = 0, d = 0;
-  for (int64_t i = 0; i + 4 <= bytes / 8; i += 4) a ^= words[i], b ^= words[i + 1], c ^= words[i + 2], d ^= words[i + 3];
+  for (int64_t i = 0; i + 4 <= bytes / 8; i += 4)
+    a ^= words[i], b ^= words[i + 1], c ^= words[i + 2], d ^= words[i + 3];
   volatile uint64_t sink = a ^ b ^ c ^ d;
   (void)sink;
   return static_cast<double>(bytes);

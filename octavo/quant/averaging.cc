@@ -51,7 +51,8 @@ CalibrationRange RunningRange(ops::Context& context, const ops::Site& site, std:
     const Tensor now_f32 = CastFloat(now, DType::kF32).Contiguous();
     if (context.updates != nullptr) context.updates->Observe(fmt::format("{}/{}", prefix, key), now_f32);
     Tensor mean = now_f32.Clone();
-    const Tensor sum = context.state == nullptr ? Tensor() : context.state->Find(fmt::format("{}/sum_of_{}", prefix, key));
+    const Tensor sum =
+        context.state == nullptr ? Tensor() : context.state->Find(fmt::format("{}/sum_of_{}", prefix, key));
     if (sum.defined()) {
       if (sum.shape() != now.shape()) {
         ThrowUsage("{}: the range is {} now, {} in the state", prefix, now.shape(), sum.shape());

@@ -1,5 +1,5 @@
-// Static activation ranges: the mean of the ranges of all batches seen, as named state. A step uses the mean that includes
-// its own batch and observes its range; between steps the observation is added (AdvanceState).
+// Static activation ranges: the mean of the ranges of all batches seen, as named state. A step uses the mean that
+// includes its own batch and observes its range; between steps the observation is added (AdvanceState).
 #pragma once
 
 #include <string_view>
@@ -11,8 +11,8 @@
 
 namespace octavo::quant {
 
-// Count and sums of a simple moving average: state "<site>/<op><n>_<side>/count" and ".../sum_of_absmax" (min, max). Ranges
-// are first averaged over `batch_axes`, keeping the axes. Without a state the range is that of this batch.
+// Count and sums of a simple moving average: state "<site>/<op><n>_<side>/count" and ".../sum_of_absmax" (min, max).
+// Ranges are first averaged over `batch_axes`, keeping the axes. Without a state the range is that of this batch.
 CalibrationRange RunningRange(ops::Context& context, const ops::Site& site, std::string_view side,
                               const CalibrationRange& range, const std::vector<int>& batch_axes);
 

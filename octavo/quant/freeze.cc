@@ -13,7 +13,8 @@ const std::vector<int>& WeightContract(const SitePlan& site) {
 
 QArray FreezeQwix(const Run& run, const SitePlan& site, const QwixTreatment& treatment, const Tensor& weight) {
   const DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, !site.weight_is_lhs);
-  const auto how = site.weight_is_lhs ? LeftHow(config, weight.shape(), site.dims) : RightHow(config, weight.shape(), site.dims);
+  const auto how =
+      site.weight_is_lhs ? LeftHow(config, weight.shape(), site.dims) : RightHow(config, weight.shape(), site.dims);
   Tensor kept = weight;
   if (config.rhs_sparsity && !site.weight_is_lhs) kept = Pruned(weight, SparsityMask(weight, *config.rhs_sparsity));
   return Quantize(kept, *how, nullptr, run.arithmetic);
@@ -41,9 +42,11 @@ QArray FreezeRagged(const Run& run, const SitePlan& site, const Tensor& weight) 
 QArray FreezeDelayed(const SitePlan& site, const DelayedTreatment& treatment, const Tensor& weight,
                      const ops::StateStore* state) {
   const Fp8Meta meta = LoadFp8State(state, site.site, treatment.history).kernel;
-  const bool te = treatment.form == DelayedTreatment::Form::kTransformerEngine;
-  const float scale = te ? meta.scale.Values<float>()[0] : UpdatedFp8Meta(meta, 0.0f, treatment.forward).scale.Values<float>()[0];
-  const Codes codes = te ? TeQuantizeDelayed(weight, treatment.forward, meta) : QuantizeFp8(weight, treatment.forward, scale);
+  if (treatment.form == DelayedTreatment::Form::kTransformerEngine) {
+    return TeQuantizeTensor(weight, treatment.forward, meta.scale.ToVector<float>()[0]);
+  }
+  const float scale = UpdatedFp8Meta(meta, 0.0f, treatment.forward).scale.ToVector<float>()[0];
+  const Codes codes = QuantizeFp8(weight, treatment.forward, scale);
   const std::vector<int64_t> ones(static_cast<size_t>(weight.rank()), 1);
   const Tensor one = Tensor::FromValues<float>(Shape(ones), DType::kF32, std::vector<float>{scale});
   return QArray{codes.values, one, std::nullopt, treatment.forward};
@@ -59,15 +62,17 @@ bool FreezesWeight(const SitePlan& site) {
 QArray Freeze(const Run& run, const SitePlan& site, const Tensor& weight, const ops::StateStore* state) {
   if (!FreezesWeight(site)) ThrowUsage("{}: the plan keeps this weight in float", site.site.ToString());
   const bool ragged = site.site.op == ops::OpKind::kRaggedDot || site.site.op == ops::OpKind::kGmm;
-  if (const auto* grouped = std::get_if<GroupedTreatment>(&*site.treatment)) return FreezeGrouped(run, site, *grouped, weight);
+  if (const auto* grouped = std::get_if<GroupedTreatment>(&*site.treatment))
+    return FreezeGrouped(run, site, *grouped, weight);
   if (ragged) return FreezeRagged(run, site, weight);
   if (const auto* qwix = std::get_if<QwixTreatment>(&*site.treatment)) return FreezeQwix(run, site, *qwix, weight);
   if (const auto* aqt = std::get_if<AqtTreatment>(&*site.treatment)) {
     const DotDims dims = site.weight_is_lhs ? Swapped(site.lhs, site.rhs, site.dims).dims : site.dims;
     return AqtFreeze(run, weight, dims, ConfigOf(*aqt));
   }
-  if (const auto* delayed = std::get_if<DelayedTreatment>(&*site.treatment)) return FreezeDelayed(site, *delayed, weight, state);
-  return TeFreeze(run, site, std::get<BlockTreatment>(*site.treatment), weight);
+  if (const auto* delayed = std::get_if<DelayedTreatment>(&*site.treatment))
+    return FreezeDelayed(site, *delayed, weight, state);
+  return TeFreeze(site, std::get<BlockTreatment>(*site.treatment), weight);
 }
 
 }  // namespace octavo::quant

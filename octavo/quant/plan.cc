@@ -15,7 +15,8 @@ namespace {
 // Answers every op of the dry run with a meta tensor and writes down what it was asked.
 class Recorder : public ops::Interceptor {
  public:
-  Recorder(const RuleSet& rules, const PlanOptions& options, Plan& plan) : rules_(rules), options_(options), plan_(plan) {}
+  Recorder(const RuleSet& rules, const PlanOptions& options, Plan& plan)
+      : rules_(rules), options_(options), plan_(plan) {}
 
   std::optional<ops::Var> Dot(ops::Context&, const ops::DotCall& call) override {
     SitePlan& site = Start(call.site, call.lhs, call.rhs);
@@ -102,11 +103,13 @@ void CheckUse(const Plan& plan, const PlanOptions& options) {
                             ops.empty() ? "" : fmt::format(" ({})", fmt::join(ops, ", ")), options.model_name),
                 fmt::format("nearest sites: {}", fmt::join(NearestPaths(plan, rule.module_path), ", ")));
   }
-  const bool asked = std::any_of(plan.rules.begin(), plan.rules.end(), [](const Rule& rule) { return rule.treatment.has_value(); });
-  const bool covered =
-      std::any_of(plan.sites.begin(), plan.sites.end(), [](const SitePlan& site) { return site.treatment.has_value(); });
+  const bool asked =
+      std::any_of(plan.rules.begin(), plan.rules.end(), [](const Rule& rule) { return rule.treatment.has_value(); });
+  const bool covered = std::any_of(plan.sites.begin(), plan.sites.end(),
+                                   [](const SitePlan& site) { return site.treatment.has_value(); });
   if (asked && !covered) {
-    throw Error(ErrorCode::kUsage, fmt::format("quantization was asked for, but no site of {} is quantized", options.model_name),
+    throw Error(ErrorCode::kUsage,
+                fmt::format("quantization was asked for, but no site of {} is quantized", options.model_name),
                 fmt::format("sites: {}", fmt::join(NearestPaths(plan, plan.rules.front().module_path), ", ")));
   }
 }
@@ -166,7 +169,8 @@ DotQtConfig ConfigOf(const QwixTreatment& treatment, bool lhs_is_weight, bool rh
   DotQtConfig config;
   const auto side = [&](bool weight) {
     return ForwardOperand{weight ? treatment.weight : treatment.activation,
-                          weight ? treatment.weight_calibration : treatment.activation_calibration, treatment.per_tensor};
+                          weight ? treatment.weight_calibration : treatment.activation_calibration,
+                          treatment.per_tensor};
   };
   config.lhs = side(lhs_is_weight);
   config.rhs = side(rhs_is_weight);
@@ -184,7 +188,8 @@ DotQtConfig ConfigOf(const QwixTreatment& treatment, bool lhs_is_weight, bool rh
   const bool quantized = config.lhs.format || config.rhs.format;
   config.original_residuals = treatment.original_residuals.value_or(quantized && !treatment.gradient);
   config.mask_gradients = treatment.mask_gradient;
-  if (treatment.sparsity_n > 0) config.rhs_sparsity = SparsityPattern{.n = treatment.sparsity_n, .m = treatment.sparsity_m};
+  if (treatment.sparsity_n > 0)
+    config.rhs_sparsity = SparsityPattern{.n = treatment.sparsity_n, .m = treatment.sparsity_m};
   return config;
 }
 

@@ -1,6 +1,7 @@
-// The plan: what will happen at every dot of a model, found before the run by a dry run on meta tensors. It serves trainer,
-// converter and engine alike, is printed by `octavo plan`, and holds the answer to every "what is this site quantized to".
-// Made once; providers look sites up in it. It fixes the treatment of a site; kernels may then be chosen among bit-equal ones.
+// The plan: what will happen at every dot of a model, found before the run by a dry run on meta tensors. It serves
+// trainer, converter and engine alike, is printed by `octavo plan`, and holds the answer to every "what is this site
+// quantized to". Made once; providers look sites up in it. It fixes the treatment of a site; kernels may then be chosen
+// among bit-equal ones.
 #pragma once
 
 #include <cstdint>
@@ -40,17 +41,17 @@ struct ProductPlan {
 struct SitePlan {
   ops::Site site;
   Shape lhs, rhs;
-  DotDims dims;           // empty for ragged dots
+  DotDims dims;  // empty for ragged dots
   DType dtype = DType::kF32;
-  std::string weight;     // the parameter's name; empty when both operands are activations
+  std::string weight;  // the parameter's name; empty when both operands are activations
   bool weight_is_lhs = false;
-  int rule = -1;          // index into the rules; -1: none matched
+  int rule = -1;  // index into the rules; -1: none matched
   std::optional<Treatment> treatment;
   ProductPlan forward, grad_lhs, grad_rhs;
   Coupling coupling = Coupling::kNone;
-  int64_t macs = 0;            // of the forward product
+  int64_t macs = 0;  // of the forward product
   int64_t weight_elements = 0;
-  int64_t weight_bits = 0;     // codes and scales, as stored when frozen
+  int64_t weight_bits = 0;  // codes and scales, as stored when frozen
 };
 
 struct Plan {
@@ -68,9 +69,9 @@ struct PlanOptions {
   bool backward = true;             // check the gradients' tiles too
 };
 
-// Runs `model` once on meta tensors and applies the rules. Usage errors, each with the nearest existing paths: a rule that
-// matches no site; rules that quantize nothing; a tile that does not divide; K past the exact bound; an op that the
-// recipe cannot do.
+// Runs `model` once on meta tensors and applies the rules. Usage errors, each with the nearest existing paths: a rule
+// that matches no site; rules that quantize nothing; a tile that does not divide; K past the exact bound; an op that
+// the recipe cannot do.
 Plan MakePlan(FunctionRef<void(ops::Context&)> model, const RuleSet& rules, const PlanOptions& options = {});
 
 // The config of a Qwix site: sides resolved by role.

@@ -74,7 +74,8 @@ std::string CoverageLine(const Plan& plan) {
   };
   for (const SitePlan& site : plan.sites) {
     if (!site.treatment) {
-      add(left, fmt::format("{} ({})", site.site.path, site.rule < 0 ? "no rule" : fmt::format("rule {}", site.rule + 1)));
+      add(left,
+          fmt::format("{} ({})", site.site.path, site.rule < 0 ? "no rule" : fmt::format("rule {}", site.rule + 1)));
       continue;
     }
     ++quantized;
@@ -83,8 +84,8 @@ std::string CoverageLine(const Plan& plan) {
   }
   std::string text = fmt::format("plan      {} fwd, {} bwd   {} of {} matmuls   {:.1f} % of FLOPs\n",
                                  forward.empty() ? "float" : fmt::format("{}", fmt::join(forward, " and ")),
-                                 backward.empty() ? "float" : fmt::format("{}", fmt::join(backward, " and ")), quantized,
-                                 plan.sites.size(), 100.0 * plan.quantized_share());
+                                 backward.empty() ? "float" : fmt::format("{}", fmt::join(backward, " and ")),
+                                 quantized, plan.sites.size(), 100.0 * plan.quantized_share());
   if (!left.empty()) text += fmt::format("          float: {}\n", fmt::join(left, ", "));
   return text;
 }

@@ -88,8 +88,7 @@ Coupling CouplingOf(const Shape& shape, const std::vector<int>& contract, const 
 
 void CheckExact(std::string_view where, const ProductPlan& product, int64_t k) {
   if (product.kernel == "i8" && k > kernels::kMaxExactSteps) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{}: {} terms do not fit an exact int32 sum", where, k),
+    throw Error(ErrorCode::kUsage, fmt::format("{}: {} terms do not fit an exact int32 sum", where, k),
                 fmt::format("the bound is {}; give the rule a tile_size", kernels::kMaxExactSteps));
   }
 }
@@ -125,7 +124,8 @@ void DescribeQwix(SitePlan& site, const QwixTreatment& treatment, bool backward)
   const std::string where = site.site.ToString();
   const bool rhs_is_weight = !site.weight.empty() && !site.weight_is_lhs;
   const DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, rhs_is_weight);
-  const std::optional<HowToQuantize> lhs = LeftHow(config, site.lhs, site.dims), rhs = RightHow(config, site.rhs, site.dims);
+  const std::optional<HowToQuantize> lhs = LeftHow(config, site.lhs, site.dims),
+                                     rhs = RightHow(config, site.rhs, site.dims);
   site.forward.lhs = lhs ? Describe(where, site.lhs, *lhs) : FloatOperand();
   site.forward.rhs = rhs ? Describe(where, site.rhs, *rhs) : FloatOperand();
   if (treatment.static_activation) {
@@ -135,12 +135,12 @@ void DescribeQwix(SitePlan& site, const QwixTreatment& treatment, bool backward)
   ChooseKernel(site.forward, tile);
   CheckExact(where, site.forward, tile > 0 ? tile : Contracted(site.lhs, site.dims.lhs_contract));
   if (lhs && !site.weight_is_lhs) {
-    site.coupling = std::max(site.coupling,
-                             CouplingOf(site.lhs, site.dims.lhs_contract, *lhs, !treatment.static_activation));
+    site.coupling =
+        std::max(site.coupling, CouplingOf(site.lhs, site.dims.lhs_contract, *lhs, !treatment.static_activation));
   }
   if (rhs && !rhs_is_weight) {
-    site.coupling = std::max(site.coupling,
-                             CouplingOf(site.rhs, site.dims.rhs_contract, *rhs, !treatment.static_activation));
+    site.coupling =
+        std::max(site.coupling, CouplingOf(site.rhs, site.dims.rhs_contract, *rhs, !treatment.static_activation));
   }
   if (!backward) return;
   const Shape out = DotShape(where, site.lhs, site.rhs, site.dims);
@@ -194,7 +194,8 @@ void DescribeAqt(SitePlan& site, const AqtTreatment& treatment, bool backward) {
     product.lhs = AqtOperand(where, formats[i], out, dots[i].dims.lhs_contract, treatment, 2 + 2 * i, 0);
     product.rhs = AqtOperand(where, formats[i], *others[i], dots[i].dims.rhs_contract, treatment, 3 + 2 * i, 0);
     if (treatment.forward_codes && codes[i]) product.rhs = ForwardCodes(*codes[i]);
-    if (product.lhs.format && treatment.gradient_rounding != Rounding::kNearest) product.lhs.calibration += ", stochastic";
+    if (product.lhs.format && treatment.gradient_rounding != Rounding::kNearest)
+      product.lhs.calibration += ", stochastic";
     ChooseKernel(product, 0);
   }
   if (treatment.grad_rhs && treatment.weight_gradient_shards > 1) {
@@ -233,11 +234,13 @@ void DescribeBlock(SitePlan& site, const BlockTreatment& treatment, bool backwar
     if (block == 0) return WholeTensor(format, "absmax");
     const int64_t k = Contracted(shape, contract);
     if (k % block != 0) {
-      throw Error(ErrorCode::kUsage, fmt::format("{}: {} contracted elements of {} are no multiple of {}", where, k, shape, block),
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("{}: {} contracted elements of {} are no multiple of {}", where, k, shape, block),
                   "leave this site out by a rule before, or choose another recipe");
     }
     OperandPlan plan{format, square ? fmt::format("blocks of {0} x {0}", block) : fmt::format("blocks of {}", block),
-                     fmt::format("{}", block), treatment.form == Form::kNvfp4 ? "absmax, e4m3 scales" : "absmax, e8m0 scales",
+                     fmt::format("{}", block),
+                     treatment.form == Form::kNvfp4 ? "absmax, e4m3 scales" : "absmax, e8m0 scales",
                      shape.size() / (square ? block * block : block)};
     return plan;
   };
@@ -269,8 +272,9 @@ void DescribeBlock(SitePlan& site, const BlockTreatment& treatment, bool backwar
 void DescribeGrouped(SitePlan& site, const GroupedTreatment& treatment, bool ragged) {
   const std::string where = site.site.ToString();
   const Shape& weight = site.weight_is_lhs ? site.lhs : site.rhs;
-  const std::vector<int> contract = ragged ? std::vector<int>{1} : site.weight_is_lhs ? site.dims.lhs_contract
-                                                                                      : site.dims.rhs_contract;
+  const std::vector<int> contract = ragged               ? std::vector<int>{1}
+                                    : site.weight_is_lhs ? site.dims.lhs_contract
+                                                         : site.dims.rhs_contract;
   const int64_t k = Contracted(weight, contract);
   const int64_t group = treatment.group == 0 ? k : treatment.group;
   if (group > 0 && k % group != 0) {
@@ -281,7 +285,8 @@ void DescribeGrouped(SitePlan& site, const GroupedTreatment& treatment, bool rag
   OperandPlan weights{treatment.weight, treatment.group == 0 ? "per channel" : fmt::format("groups of {}", group),
                       fmt::format("{}", group), "absmax", groups};
   const Shape& activation = site.weight_is_lhs ? site.rhs : site.lhs;
-  OperandPlan rows{treatment.activation, "per channel", fmt::format("{}", k), "absmax", k == 0 ? 0 : activation.size() / k};
+  OperandPlan rows{treatment.activation, "per channel", fmt::format("{}", k), "absmax",
+                   k == 0 ? 0 : activation.size() / k};
   site.forward.lhs = site.weight_is_lhs ? weights : rows;
   site.forward.rhs = site.weight_is_lhs ? rows : weights;
   site.forward.kernel = Info(treatment.weight).bits <= 4 ? "u4" : "i8";
@@ -338,8 +343,9 @@ void DescribeSite(SitePlan& site, bool ragged, bool backward) {
     DescribeBlock(site, std::get<BlockTreatment>(*site.treatment), backward);
   }
   const OperandPlan& weight = site.weight_is_lhs ? site.forward.lhs : site.forward.rhs;
-  site.weight_bits = weight.format ? site.weight_elements * Info(*weight.format).bits + weight.scales * SizeOf(site.dtype) * 8
-                                   : site.weight_elements * SizeOf(site.dtype) * 8;
+  site.weight_bits = weight.format
+                         ? site.weight_elements * Info(*weight.format).bits + weight.scales * SizeOf(site.dtype) * 8
+                         : site.weight_elements * SizeOf(site.dtype) * 8;
   if (site.weight.empty()) site.weight_bits = 0;
 }
 

@@ -1,6 +1,7 @@
-// The provider: answers every dot of a model as the plan says, in training and in serving, and records the gradients. One
-// per run; it must outlive the tapes it recorded on. It computes with kernels only, never through ops, so it is never
-// asked about its own work. Site lookups are by name: a site that the plan does not know is an error, never a float dot.
+// The provider: answers every dot of a model as the plan says, in training and in serving, and records the gradients.
+// One per run; it must outlive the tapes it recorded on. It computes with kernels only, never through ops, so it is
+// never asked about its own work. Site lookups are by name: a site that the plan does not know is an error, never a
+// float dot.
 #pragma once
 
 #include <cstdint>
@@ -41,16 +42,16 @@ class Provider : public ops::Interceptor {
   std::map<ops::Site, const SitePlan*> by_site_;
 };
 
-// A weight as its site's forward pass uses it: what the converter stores and what quantize-on-load makes. The one function
-// of both, so the bits are the trainer's. Recipes with delayed scaling take the scale from `state`. A site that keeps its
-// weight in float is a usage error.
+// A weight as its site's forward pass uses it: what the converter stores and what quantize-on-load makes. The one
+// function of both, so the bits are the trainer's. Recipes with delayed scaling take the scale from `state`. A site
+// that keeps its weight in float is a usage error.
 QArray Freeze(const Run& run, const SitePlan& site, const Tensor& weight, const ops::StateStore* state = nullptr);
 
 // Whether the forward pass of a site quantizes its weight.
 bool FreezesWeight(const SitePlan& site);
 
-// The state that follows a step: histories and scales move on by what the step's ops observed. Sites whose state is new get
-// their initial state first. Recipes without state change nothing.
+// The state that follows a step: histories and scales move on by what the step's ops observed. Sites whose state is new
+// get their initial state first. Recipes without state change nothing.
 void AdvanceState(const Plan& plan, const ops::UpdateSink& observed, ops::StateStore& state);
 
 }  // namespace octavo::quant

@@ -1,5 +1,5 @@
-// AQT sites. The weight is always the right operand here: an einsum that has it on the left is turned around, in training
-// and in serving alike.
+// AQT sites. The weight is always the right operand here: an einsum that has it on the left is turned around, in
+// training and in serving alike.
 #include "octavo/base/error.h"
 #include "octavo/quant/provider_dots.h"
 
@@ -63,15 +63,16 @@ ops::Var AqtDot(const SiteCall& call, const AqtTreatment& treatment) {
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
   const RngKey key = NoiseKey(call.context, site.site);
   std::vector<int> inverse(swapped.order.size());
-  for (size_t i = 0; i < swapped.order.size(); ++i) inverse[static_cast<size_t>(swapped.order[i])] = static_cast<int>(i);
-  return call.context.tape->Record(
-      std::move(out), {left.node, right.node},
-      [provider = &call.provider, &site, config, key, turned, inverse,
-       residuals = std::move(forward.residuals)](ops::Context& back, const Tensor& grad) {
-        const Tensor product = turned ? grad.Permute(inverse) : grad;
-        AqtGradients grads = AqtDotGeneralBackward(provider->RunIn(back, site), residuals, config, product, key);
-        return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
-      });
+  for (size_t i = 0; i < swapped.order.size(); ++i)
+    inverse[static_cast<size_t>(swapped.order[i])] = static_cast<int>(i);
+  return call.context.tape->Record(std::move(out), {left.node, right.node},
+                                   [provider = &call.provider, &site, config, key, turned, inverse,
+                                    residuals = std::move(forward.residuals)](ops::Context& back, const Tensor& grad) {
+                                     const Tensor product = turned ? grad.Permute(inverse) : grad;
+                                     AqtGradients grads = AqtDotGeneralBackward(provider->RunIn(back, site), residuals,
+                                                                                config, product, key);
+                                     return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
+                                   });
 }
 
 }  // namespace octavo::quant

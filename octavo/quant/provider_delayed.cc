@@ -1,5 +1,5 @@
-// Sites with delayed scaling: scales come from the state, what was seen goes to the sink. The state does not change inside
-// a step, so recomputation and micro-batches use the same scales and count once.
+// Sites with delayed scaling: scales come from the state, what was seen goes to the sink. The state does not change
+// inside a step, so recomputation and micro-batches use the same scales and count once.
 #include "octavo/base/error.h"
 #include "octavo/quant/averaging.h"
 #include "octavo/quant/dot_parts.h"
@@ -32,13 +32,13 @@ void Observe(ops::Context& context, const ops::Site& site, std::string_view what
                            Tensor::FromValues<float>({1}, DType::kF32, std::vector<float>{amax}));
 }
 
-float NewestAmax(const Fp8Meta& meta) { return meta.amax_history.Values<float>()[0]; }
+float NewestAmax(const Fp8Meta& meta) { return meta.amax_history.ToVector<float>()[0]; }
 
 // The forward pass with a frozen kernel: the same products and roundings as Fp8Dot.
 Tensor ServeDelayed(const Run& run, const Tensor& x, const QArray& kernel, const DotDims& dims, const Fp8Meta& input,
                     const Fp8DotConfig& config) {
   const DType compute = kernel.dtype();
-  const float scale = UpdatedFp8Meta(input, 0.0f, config.forward).scale.Values<float>()[0];
+  const float scale = UpdatedFp8Meta(input, 0.0f, config.forward).scale.ToVector<float>()[0];
   const float kernel_scale = CastFloat(kernel.scale, DType::kF32).Contiguous().Values<float>()[0];
   const Codes codes = QuantizeFp8(CastFloat(x, compute), config.forward, scale);
   const Codes kernel_codes{kernel.qvalue, kernel.format};
@@ -79,23 +79,25 @@ ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment) {
   const auto restore = [turned, order = swapped.order](const Tensor& out) { return turned ? out.Permute(order) : out; };
   const Tensor& x = FloatOf(call, left);
   const Fp8DotState state = LoadFp8State(call.context.state, site.site, treatment.history);
-  if (right.quantized()) return ops::Var(restore(ServeDelayed(run, x, right.qarray(), swapped.dims, state.input, config)));
+  if (right.quantized())
+    return ops::Var(restore(ServeDelayed(run, x, right.qarray(), swapped.dims, state.input, config)));
   Fp8DotForward forward = Fp8Dot(run, x, right.tensor(), swapped.dims, state, config);
   Observe(call.context, site.site, kTensors[0], NewestAmax(forward.input));
   Observe(call.context, site.site, kTensors[1], NewestAmax(forward.kernel));
   Tensor out = restore(forward.out);
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
   std::vector<int> inverse(swapped.order.size());
-  for (size_t i = 0; i < swapped.order.size(); ++i) inverse[static_cast<size_t>(swapped.order[i])] = static_cast<int>(i);
-  return call.context.tape->Record(
-      std::move(out), {left.node, right.node},
-      [provider = &call.provider, &site, config, state, turned, inverse,
-       forward = std::move(forward)](ops::Context& back, const Tensor& grad) {
-        const Tensor product = turned ? grad.Permute(inverse) : grad;
-        Fp8DotGradients grads = Fp8DotBackward(provider->RunIn(back, site), forward, state, config, product);
-        Observe(back, site.site, kTensors[2], NewestAmax(grads.output_grad));
-        return std::vector<Tensor>{std::move(grads.x), std::move(grads.kernel)};
-      });
+  for (size_t i = 0; i < swapped.order.size(); ++i)
+    inverse[static_cast<size_t>(swapped.order[i])] = static_cast<int>(i);
+  return call.context.tape->Record(std::move(out), {left.node, right.node},
+                                   [provider = &call.provider, &site, config, state, turned, inverse,
+                                    forward = std::move(forward)](ops::Context& back, const Tensor& grad) {
+                                     const Tensor product = turned ? grad.Permute(inverse) : grad;
+                                     Fp8DotGradients grads =
+                                         Fp8DotBackward(provider->RunIn(back, site), forward, state, config, product);
+                                     Observe(back, site.site, kTensors[2], NewestAmax(grads.output_grad));
+                                     return std::vector<Tensor>{std::move(grads.x), std::move(grads.kernel)};
+                                   });
 }
 
 namespace {
@@ -124,7 +126,8 @@ void AdvanceState(const Plan& plan, const ops::UpdateSink& observed, ops::StateS
     if (!site.treatment) continue;
     if (const auto* delayed = std::get_if<DelayedTreatment>(&*site.treatment)) {
       AdvanceDelayed(site, *delayed, observed, state);
-    } else if (const auto* qwix = std::get_if<QwixTreatment>(&*site.treatment); qwix != nullptr && qwix->static_activation) {
+    } else if (const auto* qwix = std::get_if<QwixTreatment>(&*site.treatment);
+               qwix != nullptr && qwix->static_activation) {
       AdvanceAverage(AveragePrefix(site.site, site.weight_is_lhs ? "rhs" : "lhs"), observed, state);
     }
   }

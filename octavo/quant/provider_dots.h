@@ -1,4 +1,5 @@
-// The dots of each family as a provider runs them: forward, what is recorded, what is observed. Only provider files use it.
+// The dots of each family as a provider runs them: forward, what is recorded, what is observed. Only provider files use
+// it.
 #pragma once
 
 #include <optional>
@@ -27,11 +28,15 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment);
 ops::Var AqtDot(const SiteCall& call, const AqtTreatment& treatment);
 ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment);
 ops::Var BlockDot(const SiteCall& call, const BlockTreatment& treatment);
+ops::Var TeDelayedDot(const SiteCall& call, const DelayedTreatment& treatment);
 ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment);
 ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes);
 
 AqtConfig ConfigOf(const AqtTreatment& treatment);
 Fp8DotConfig ConfigOf(const DelayedTreatment& treatment);
+
+// A weight under a block recipe.
+QArray TeFreeze(const SitePlan& site, const BlockTreatment& treatment, const Tensor& weight);
 
 // The key of a site's noise: the run's key, folded with the site's name.
 RngKey NoiseKey(const ops::Context& context, const ops::Site& site);

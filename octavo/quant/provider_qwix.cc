@@ -39,21 +39,22 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
   if (treatment.static_activation) {
     const bool lhs = !site.weight_is_lhs;
     const Tensor& activation = lhs ? call.lhs.tensor() : call.rhs.tensor();
-    const auto how = lhs ? LeftHow(config, activation.shape(), site.dims) : RightHow(config, activation.shape(), site.dims);
-    average = RunningRange(call.context, site.site, lhs ? "lhs" : "rhs",
-                           Calibrate(activation, *how, run.arithmetic), treatment.activation_batch_axes);
+    const auto how =
+        lhs ? LeftHow(config, activation.shape(), site.dims) : RightHow(config, activation.shape(), site.dims);
+    average = RunningRange(call.context, site.site, lhs ? "lhs" : "rhs", Calibrate(activation, *how, run.arithmetic),
+                           treatment.activation_batch_axes);
     (lhs ? ranges.lhs : ranges.rhs) = &*average;
   }
   DotQtForward forward = DotGeneralQt(run, call.lhs.tensor(), call.rhs.tensor(), site.dims, config, ranges);
   if (call.context.tape == nullptr) return ops::Var(std::move(forward.out));
   const RngKey key = NoiseKey(call.context, site.site);
-  return call.context.tape->Record(
-      std::move(forward.out), {call.lhs.node, call.rhs.node},
-      [provider = &call.provider, &site, config, key, residuals = std::move(forward.residuals)](ops::Context& back,
-                                                                                              const Tensor& grad) {
-        DotQtGradients grads = DotGeneralQtBackward(provider->RunIn(back, site), residuals, config, grad, key);
-        return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
-      });
+  return call.context.tape->Record(std::move(forward.out), {call.lhs.node, call.rhs.node},
+                                   [provider = &call.provider, &site, config, key,
+                                    residuals = std::move(forward.residuals)](ops::Context& back, const Tensor& grad) {
+                                     DotQtGradients grads = DotGeneralQtBackward(provider->RunIn(back, site), residuals,
+                                                                                 config, grad, key);
+                                     return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
+                                   });
 }
 
 ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
@@ -65,8 +66,8 @@ ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
   const QArray codes = weight.quantized() ? weight.qarray() : Freeze(run, site, weight.tensor());
   HowToQuantize how;
   how.format = treatment.activation;
-  how.granularity = GranularityForDot(x.shape(), site.weight_is_lhs ? site.dims.rhs_contract : site.dims.lhs_contract,
-                                      std::nullopt);
+  how.granularity =
+      GranularityForDot(x.shape(), site.weight_is_lhs ? site.dims.rhs_contract : site.dims.lhs_contract, std::nullopt);
   const QArray rows = Quantize(x, how, nullptr, run.arithmetic);
   Tensor out = site.weight_is_lhs ? FastDot(run, codes, rows, site.dims) : FastDot(run, rows, codes, site.dims);
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
@@ -93,7 +94,8 @@ ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes) {
   row_how.granularity.channelwise_axes = {0};
   row_how.format = *site.forward.lhs.format;
   if (call.rhs.quantized()) {
-    return ops::Var(RaggedDot(run, Quantize(FloatOf(call, call.lhs), row_how, nullptr, run.arithmetic), call.rhs.qarray(), sizes));
+    return ops::Var(
+        RaggedDot(run, Quantize(FloatOf(call, call.lhs), row_how, nullptr, run.arithmetic), call.rhs.qarray(), sizes));
   }
   if (std::holds_alternative<GroupedTreatment>(*site.treatment)) {
     const QArray rows = Quantize(FloatOf(call, call.lhs), row_how, nullptr, run.arithmetic);
@@ -107,12 +109,13 @@ ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes) {
   RaggedDotQtForward forward = RaggedDotQt(run, FloatOf(call, call.lhs), call.rhs.tensor(), sizes, config);
   const Tensor out = forward.out;
   if (call.context.tape == nullptr) return ops::Var(out);
-  return call.context.tape->Record(
-      out, {call.lhs.node, call.rhs.node},
-      [provider = &call.provider, &site, config, sizes, forward = std::move(forward)](ops::Context& back, const Tensor& grad) {
-        RaggedDotQtGradients grads = RaggedDotQtBackward(provider->RunIn(back, site), forward, sizes, config, grad);
-        return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
-      });
+  return call.context.tape->Record(out, {call.lhs.node, call.rhs.node},
+                                   [provider = &call.provider, &site, config, sizes, forward = std::move(forward)](
+                                       ops::Context& back, const Tensor& grad) {
+                                     RaggedDotQtGradients grads =
+                                         RaggedDotQtBackward(provider->RunIn(back, site), forward, sizes, config, grad);
+                                     return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
+                                   });
 }
 
 }  // namespace octavo::quant

@@ -78,11 +78,11 @@ struct GroupedTreatment {
 using Treatment = std::variant<QwixTreatment, AqtTreatment, DelayedTreatment, BlockTreatment, GroupedTreatment>;
 
 struct Rule {
-  std::string module_path = ".*";    // RE2, must match the whole path (or its scanned spelling)
-  std::vector<ops::OpKind> ops;      // empty: every kind
-  bool only_weights = false;         // only dots with a weight operand
+  std::string module_path = ".*";      // RE2, must match the whole path (or its scanned spelling)
+  std::vector<ops::OpKind> ops;        // empty: every kind
+  bool only_weights = false;           // only dots with a weight operand
   std::optional<Treatment> treatment;  // unset: leave the site in float
-  std::string where;                 // "rules.yml:3", for errors
+  std::string where;                   // "rules.yml:3", for errors
 };
 
 // What the YAML of rules may refer to as $name: the options of a recipe. Values are as a user would write them.
