@@ -63,9 +63,16 @@ struct GoldenKind {
 
 // All kinds, in the order in which they are asked.
 std::vector<GoldenKind> GoldenKinds();
-std::vector<GoldenKind> FormatKinds();    // golden_formats.cc: code tables, casts, bounds
-std::vector<GoldenKind> ThreefryKinds();  // golden_threefry.cc: random numbers
-std::vector<GoldenKind> RuleKinds();      // golden_rules.cc: rule matching, models under rules
+std::vector<GoldenKind> FormatKinds();       // golden_formats.cc: code tables, casts, bounds
+std::vector<GoldenKind> ThreefryKinds();     // golden_threefry.cc: random numbers
+std::vector<GoldenKind> ArrayKinds();        // golden_arrays.cc: quantized arrays
+std::vector<GoldenKind> DotKinds();          // golden_dots.cc: dots, einsum, ragged dots
+std::vector<GoldenKind> TrainingDotKinds();  // golden_training_dots.cc: the same with gradients
+std::vector<GoldenKind> AqtKinds();          // golden_aqt.cc: AQT dots, frozen weights
+std::vector<GoldenKind> Fp8Kinds();          // golden_fp8.cc: delayed scaling
+std::vector<GoldenKind> SparsityKinds();     // golden_sparsity.cc: masks, schedules, KV caches
+std::vector<GoldenKind> RuleKinds();         // golden_rules.cc: rule matching, models under rules
+
 
 // The failures of one case; empty when it passed. Errors that a kind throws are failures.
 std::vector<std::string> RunGoldenCase(const GoldenCase& golden, const std::vector<GoldenKind>& kinds,

@@ -4,7 +4,8 @@ namespace octavo {
 
 std::vector<GoldenKind> GoldenKinds() {
   std::vector<GoldenKind> all;
-  for (const auto& kinds : {FormatKinds(), ThreefryKinds(), RuleKinds()}) {
+  for (const auto& kinds : {FormatKinds(), ThreefryKinds(), ArrayKinds(), DotKinds(), TrainingDotKinds(), AqtKinds(),
+                            Fp8Kinds(), SparsityKinds(), RuleKinds()}) {
     all.insert(all.end(), kinds.begin(), kinds.end());
   }
   return all;

@@ -1,5 +1,5 @@
 // The switches of quantized arithmetic that are constants of a run, passed to every function here that computes. The
-// defaults give the bits of the reference libraries on a CPU.
+// defaults give the bits of the reference libraries on a CPU, made independent of batch sizes.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,13 @@
 
 namespace octavo::quant {
 
-// x / y where y is broadcast (the result has more elements than y; a constant counts as one).
+// x / y where y is broadcast. The reference turns it into x * fl(1 / y), the reciprocal rounded to the dtype, in f32
+// and f16 whenever the result has more elements than y (a constant counts as one); bf16 divides truly. How many
+// elements there happen to be depends on the batch, so our own rule asks what the scales were declared to be: a single
+// row then has the bits that it has in a batch.
 enum class DivisionRule : uint8_t {
-  kReference,  // f32 and f16: x * fl(1 / y), the reciprocal rounded to that type; bf16: a true division
+  kDeclared,   // reciprocal, except for the one scale of a per-tensor range; equal to kReference for more than one row
+  kReference,  // by the number of elements, as the reference does when it is run
   kTrue,       // always a true division
 };
 
@@ -23,7 +27,7 @@ enum class MxScaleRule : uint8_t {
 enum class NonFinite : uint8_t { kPropagate, kError };
 
 struct Arithmetic {
-  DivisionRule division = DivisionRule::kReference;
+  DivisionRule division = DivisionRule::kDeclared;
   MxScaleRule mx_scale = MxScaleRule::kFloor;
   NonFinite non_finite = NonFinite::kPropagate;
   std::string_view site = "";  // begins error texts; may be empty

@@ -93,7 +93,8 @@ CalibrationRange MinMax(const Tensor& array, const Shape& parts, double factor, 
 // sqrt(mean(x²)) * factor. The square is rounded to the dtype; the sum is taken in double, ascending, and rounded to
 // f32, so that it does not depend on a summation order; the mean is made in f32 and rounded to the dtype.
 template <typename E>
-CalibrationRange Rms(const Tensor& array, const Shape& parts, double factor, const Arithmetic& arithmetic) {
+CalibrationRange Rms(const Tensor& array, const Shape& parts, double factor, bool per_tensor,
+                     const Arithmetic& arithmetic) {
   auto values = array.Values<typename E::Stored>();
   std::vector<double> sums(static_cast<size_t>(parts.size()), 0.0);
   ForEachRun(array.shape(), parts, [&](int64_t begin, int64_t part, int64_t length) {
@@ -105,7 +106,8 @@ CalibrationRange Rms(const Tensor& array, const Shape& parts, double factor, con
     sums[static_cast<size_t>(part)] = sum;
   });
   const int64_t count = parts.size() == 0 ? 1 : std::max<int64_t>(array.size() / parts.size(), 1);
-  const Divisor<F32Element> by_count(static_cast<float>(count), parts.size() > 1, arithmetic.division);
+  const bool reciprocal = ByReciprocal(arithmetic.division, per_tensor, 1, parts.size());
+  const Divisor<F32Element> by_count(static_cast<float>(count), reciprocal);
   std::vector<float> result;
   result.reserve(sums.size());
   for (double sum : sums) {
@@ -129,7 +131,9 @@ CalibrationRange Fixed(const Tensor& array, const Calibration& calibration) {
 CalibrationRange Calibrate(const Tensor& array, const HowToQuantize& how, const Arithmetic& arithmetic) {
   const ScopedFloatMode mode;
   const Shape parts = ScaleShape(kOp, array.shape(), how);
-  return WithElement(kOp, array.dtype(), [&](auto element) -> CalibrationRange {
+  const bool per_tensor = how.calibration.method == CalibrationMethod::kFixed ||
+                          (how.granularity.channelwise_axes.empty() && how.granularity.tiled_axes.empty());
+  CalibrationRange range = WithElement(kOp, array.dtype(), [&](auto element) -> CalibrationRange {
     using E = decltype(element);
     const Tensor packed = array.Contiguous();
     switch (how.calibration.method) {
@@ -138,12 +142,14 @@ CalibrationRange Calibrate(const Tensor& array, const HowToQuantize& how, const 
       case CalibrationMethod::kMinMax:
         return MinMax<E>(packed, parts, how.calibration.factor, arithmetic);
       case CalibrationMethod::kRms:
-        return Rms<E>(packed, parts, how.calibration.factor, arithmetic);
+        return Rms<E>(packed, parts, how.calibration.factor, per_tensor, arithmetic);
       case CalibrationMethod::kFixed:
         break;
     }
     return Fixed<E>(packed, how.calibration);
   });
+  range.per_tensor = per_tensor;
+  return range;
 }
 
 }  // namespace octavo::quant

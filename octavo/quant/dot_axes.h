@@ -20,4 +20,12 @@ inline Granularity RightGranularity(const Shape& rhs, const DotDims& dims,
   return GranularityForDot(rhs, dims.rhs_contract, tile);
 }
 
+// The gradient of a dot towards one operand is a dot again: g [batch…, lhs free…, rhs free…] as its left side against
+// the other operand y, contracting y's free axes.
+struct GradientAxes {
+  DotDims dims;            // of g and y
+  std::vector<int> order;  // permutes the result to the axes of the operand
+};
+GradientAxes AxesOfGradient(bool for_lhs, int lhs_rank, int rhs_rank, const DotDims& forward);
+
 }  // namespace octavo::quant

@@ -1,7 +1,5 @@
 #include "octavo/quant/dot_qt.h"
 
-#include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "octavo/base/error.h"
@@ -45,41 +43,6 @@ QuantizedOperand QuantizeForward(const Run& run, const Tensor& array, const std:
   return {QuantizeWithScale(array, how->format, scale, nullptr, run.arithmetic), std::move(range)};
 }
 
-// A gradient product in terms of axes: g [batch, lhs free, rhs free] against y, and where each axis of the product
-// belongs in x.
-struct GradientAxes {
-  DotDims dims;
-  std::vector<int> order;  // permutation that brings the product into x's axis order
-};
-GradientAxes AxesFor(bool for_lhs, const DotQtResiduals& r) {
-  const DotDims& d = r.dims;
-  const int lhs_rank = ShapeOf(r.lhs).rank(), rhs_rank = ShapeOf(r.rhs).rank();
-  const std::vector<int> lhs_free = FreeAxes(lhs_rank, d.lhs_contract, d.lhs_batch);
-  const std::vector<int> rhs_free = FreeAxes(rhs_rank, d.rhs_contract, d.rhs_batch);
-  const int batch = static_cast<int>(d.lhs_batch.size()), lhs_count = static_cast<int>(lhs_free.size());
-  const auto& x_batch = for_lhs ? d.lhs_batch : d.rhs_batch;
-  const auto& x_free = for_lhs ? lhs_free : rhs_free;
-  const auto& x_contract = for_lhs ? d.lhs_contract : d.rhs_contract;
-  const auto& y_free = for_lhs ? rhs_free : lhs_free;
-  const auto& y_contract = for_lhs ? d.rhs_contract : d.lhs_contract;
-  GradientAxes result;
-  for (int i = 0; i < batch; ++i) result.dims.lhs_batch.push_back(i);
-  result.dims.rhs_batch = for_lhs ? d.rhs_batch : d.lhs_batch;
-  const int first = for_lhs ? batch + lhs_count : batch;  // of y's free axes in g
-  for (int i = 0; i < static_cast<int>(y_free.size()); ++i) result.dims.lhs_contract.push_back(first + i);
-  result.dims.rhs_contract = y_free;
-  // The product has the axes [batch, x free, y contract ascending]; `owner` names the axis of x for each.
-  std::vector<int> owner = x_batch;
-  owner.insert(owner.end(), x_free.begin(), x_free.end());
-  std::vector<size_t> by_y(y_contract.size());
-  std::iota(by_y.begin(), by_y.end(), size_t{0});
-  std::sort(by_y.begin(), by_y.end(), [&](size_t a, size_t b) { return y_contract[a] < y_contract[b]; });
-  for (size_t i : by_y) owner.push_back(x_contract[i]);
-  result.order.resize(owner.size());
-  for (size_t i = 0; i < owner.size(); ++i) result.order[static_cast<size_t>(owner[i])] = static_cast<int>(i);
-  return result;
-}
-
 // y as codes without a scale; possible only if codes are values in their storage and there is no zero point.
 Codes CodesOf(const QArray& array) {
   const FormatInfo& info = Info(array.format);
@@ -106,7 +69,7 @@ struct OneGradient {
 OneGradient GradientOf(bool for_lhs, const Run& run, const DotQtResiduals& r, const DotQtConfig& config,
                        const Tensor& grad, std::optional<RngKey> key) {
   const GradientProduct& product = for_lhs ? config.grad_lhs : config.grad_rhs;
-  const GradientAxes axes = AxesFor(for_lhs, r);
+  const GradientAxes axes = AxesOfGradient(for_lhs, ShapeOf(r.lhs).rank(), ShapeOf(r.rhs).rank(), r.dims);
   const DotOperand& saved = for_lhs ? r.rhs : r.lhs;
   const std::optional<Tensor>& original = for_lhs ? r.rhs_in : r.lhs_in;
   DotOperand y = saved, g = grad;

@@ -59,13 +59,18 @@ auto WithElement(std::string_view op, DType dtype, Fn&& fn) {
   }
 }
 
-// Divides many values by one: by multiplying with the rounded reciprocal where the rule says so.
+// Whether a division by one value per part runs as a multiplication with the reciprocal. `parts` values divide `whole`
+// ones; `per_tensor` says that one value for everything was asked for.
+inline bool ByReciprocal(DivisionRule rule, bool per_tensor, int64_t parts, int64_t whole) {
+  if (rule == DivisionRule::kDeclared) return !per_tensor;
+  return rule == DivisionRule::kReference && parts < whole;
+}
+
+// Divides many values by one, truly or with the rounded reciprocal (never in bf16, where it made no difference).
 template <typename E>
 class Divisor {
  public:
-  // `broadcast`: the result has more elements than the divisor.
-  Divisor(float by, bool broadcast, DivisionRule rule)
-      : by_(by), reciprocal_(rule == DivisionRule::kReference && broadcast && E::kDType != DType::kBF16) {
+  Divisor(float by, bool reciprocal) : by_(by), reciprocal_(reciprocal && E::kDType != DType::kBF16) {
     if (reciprocal_) by_ = E::Round(1.0f / by);
   }
   float operator()(float x) const { return E::Round(reciprocal_ ? x * by_ : x / by_); }

@@ -82,9 +82,9 @@ std::vector<float> Scaled(const Tensor& array, const Tensor& scale, const std::o
   std::vector<float> zero;
   if (zero_point) zero = DecodeAll(*zero_point, format);
   std::vector<float> result(values.size());
-  const bool broadcast = scale.size() < array.size();
+  const bool reciprocal = ByReciprocal(division, /*per_tensor=*/false, scale.size(), array.size());
   ForEachRun(array.shape(), scale.shape(), [&](int64_t begin, int64_t part, int64_t length) {
-    const Divisor<E> divide(E::Load(scales[static_cast<size_t>(part)]), broadcast, division);
+    const Divisor<E> divide(E::Load(scales[static_cast<size_t>(part)]), reciprocal);
     const float point = zero.empty() ? 0.0f : E::Round(zero[static_cast<size_t>(part)]);
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(begin + length); ++i) {
       float value = divide(E::Load(values[i]));

@@ -17,9 +17,12 @@ namespace octavo::quant {
 // What calibration found: either absmax, or min and max (asymmetric). In the dtype of the array, of the scale's shape.
 struct CalibrationRange {
   std::optional<Tensor> absmax, min, max;
+  bool per_tensor = false;  // one range for everything was asked for
 
-  static CalibrationRange Symmetric(Tensor absmax) { return {std::move(absmax), std::nullopt, std::nullopt}; }
-  static CalibrationRange Between(Tensor min, Tensor max) { return {std::nullopt, std::move(min), std::move(max)}; }
+  static CalibrationRange Symmetric(Tensor absmax) { return {std::move(absmax), std::nullopt, std::nullopt, false}; }
+  static CalibrationRange Between(Tensor min, Tensor max) {
+    return {std::nullopt, std::move(min), std::move(max), false};
+  }
 };
 
 // Reduces every axis that is not channelwise, tiles within themselves. "fixed" looks at no data and gives one range for

@@ -31,12 +31,12 @@ float Guarded(float scale) {
   return scale < E::kGuard ? 1.0f : scale;
 }
 
-// The block scale as a power of two; it stays an ordinary float. `several`: there are more scales than one.
+// The block scale as a power of two; it stays an ordinary float. `reciprocal`: how constants divide it.
 template <typename E>
-float MxScale(float scale, Format format, bool several, const Arithmetic& arithmetic) {
+float MxScale(float scale, Format format, bool reciprocal, const Arithmetic& arithmetic) {
   if (arithmetic.mx_scale == MxScaleRule::kCeilLog2) {
     // log2 the way that release takes it: a natural logarithm and a division, each rounded to the dtype.
-    const Divisor<E> by_ln2(E::Round(0.693147180559945f), several, arithmetic.division);
+    const Divisor<E> by_ln2(E::Round(0.693147180559945f), reciprocal);
     const float log2 = by_ln2(E::Round(static_cast<float>(std::log(static_cast<double>(scale)))));
     return E::Round(std::exp2(std::ceil(log2)));
   }
@@ -47,12 +47,12 @@ float MxScale(float scale, Format format, bool several, const Arithmetic& arithm
 
 // What the format demands of a scale beyond its value.
 template <typename E>
-float FormatScale(float scale, Format format, bool several, const Arithmetic& arithmetic) {
+float FormatScale(float scale, Format format, bool reciprocal, const Arithmetic& arithmetic) {
   switch (format) {
     case Format::kMxfp8:
     case Format::kMxfp8_16:
     case Format::kMxfp4:
-      return MxScale<E>(scale, format, several, arithmetic);
+      return MxScale<E>(scale, format, reciprocal, arithmetic);
     case Format::kNvfp4:
       return E::Round(Decode(Format::kF8E4M3FN, Encode(Format::kF8E4M3FN, scale, OverflowPolicy::kSaturate)));
     default:
@@ -61,20 +61,19 @@ float FormatScale(float scale, Format format, bool several, const Arithmetic& ar
 }
 
 template <typename E>
-ScaleAndZeroPoint Symmetric(const Tensor& absmax, Format format, const Arithmetic& arithmetic) {
+ScaleAndZeroPoint Symmetric(const Tensor& absmax, Format format, bool reciprocal, const Arithmetic& arithmetic) {
   std::vector<float> scale = LoadAll<E>(absmax);
-  const bool several = absmax.size() > 1;
-  const Divisor<E> by_bound(E::Round(SymmetricBound(format)), several, arithmetic.division);
-  for (float& value : scale) value = FormatScale<E>(Guarded<E>(by_bound(value)), format, several, arithmetic);
+  const Divisor<E> by_bound(E::Round(SymmetricBound(format)), reciprocal);
+  for (float& value : scale) value = FormatScale<E>(Guarded<E>(by_bound(value)), format, reciprocal, arithmetic);
   return {StoreAll<E>(absmax.shape(), scale), std::nullopt};
 }
 
 template <typename E>
-ScaleAndZeroPoint Asymmetric(const Tensor& min, const Tensor& max, Format format, const Arithmetic& arithmetic) {
+ScaleAndZeroPoint Asymmetric(const Tensor& min, const Tensor& max, Format format, bool reciprocal) {
   if (min.shape() != max.shape()) ThrowUsage("{}: min {} and max {} differ in shape", kOp, min.shape(), max.shape());
   const Bounds bounds = AsymmetricBound(format);
   const std::vector<float> low = LoadAll<E>(min), high = LoadAll<E>(max);
-  const Divisor<E> by_range(E::Round(bounds.max - bounds.min), min.size() > 1, arithmetic.division);
+  const Divisor<E> by_range(E::Round(bounds.max - bounds.min), reciprocal);
   std::vector<float> scale(low.size());
   Tensor zero = Tensor::Empty(min.shape(), Info(format).dtype);
   for (size_t i = 0; i < low.size(); ++i) {
@@ -97,10 +96,12 @@ ScaleAndZeroPoint ComputeScale(const CalibrationRange& range, Format format, con
   const bool symmetric = range.absmax.has_value();
   if (!symmetric && !(range.min && range.max)) ThrowUsage("{}: a range without absmax and without min and max", kOp);
   const DType dtype = symmetric ? range.absmax->dtype() : range.min->dtype();
+  const int64_t parts = symmetric ? range.absmax->size() : range.min->size();
+  const bool reciprocal = ByReciprocal(arithmetic.division, range.per_tensor, 1, parts);
   return WithElement(kOp, dtype, [&](auto element) {
     using E = decltype(element);
-    if (symmetric) return Symmetric<E>(*range.absmax, format, arithmetic);
-    return Asymmetric<E>(*range.min, *range.max, format, arithmetic);
+    if (symmetric) return Symmetric<E>(*range.absmax, format, reciprocal, arithmetic);
+    return Asymmetric<E>(*range.min, *range.max, format, reciprocal);
   });
 }
 
