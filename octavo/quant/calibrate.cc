@@ -90,28 +90,69 @@ CalibrationRange MinMax(const Tensor& array, const Shape& parts, double factor, 
   return CalibrationRange::Between(StoreAll<E>(parts, low), StoreAll<E>(parts, high));
 }
 
-// sqrt(mean(x²)) * factor. The square is rounded to the dtype; the sum is taken in double, ascending, and rounded to
-// f32, so that it does not depend on a summation order; the mean is made in f32 and rounded to the dtype.
+// A sum of a known number of terms in the order in which the reference's compiler adds them: windows of 32 in sequence,
+// then the windows likewise; a last partial window is centred, so the first one may be short.
+class WindowedSum {
+ public:
+  explicit WindowedSum(int64_t terms) {
+    do {
+      const int64_t windows = (terms + kWindow - 1) / kWindow, missing = windows * kWindow - terms;
+      levels_.push_back({0.0f, terms > kWindow ? kWindow - missing / 2 : kWindow, false});
+      terms = windows;
+    } while (terms > 1);
+  }
+  void Add(float term) { AddAt(0, term); }
+  // After all terms: everything has moved to the last level.
+  float Finish() {
+    for (size_t level = 0; level + 1 < levels_.size(); ++level) {
+      if (levels_[level].filled) Flush(level);
+    }
+    return levels_.back().sum;
+  }
+
+ private:
+  static constexpr int64_t kWindow = 32;
+  struct Level {
+    float sum = 0.0f;
+    int64_t left = kWindow;  // of the window that is being filled
+    bool filled = false;
+  };
+
+  void AddAt(size_t level, float term) {
+    Level& at = levels_[level];
+    at.sum += term;
+    at.filled = true;
+    if (--at.left == 0 && level + 1 < levels_.size()) Flush(level);
+  }
+  void Flush(size_t level) {
+    const float sum = levels_[level].sum;
+    levels_[level] = {};
+    AddAt(level + 1, sum);
+  }
+
+  std::vector<Level> levels_;
+};
+
+// sqrt(mean(x²)) * factor. The square is rounded to the dtype, the mean is made in f32 and rounded to the dtype.
 template <typename E>
 CalibrationRange Rms(const Tensor& array, const Shape& parts, double factor, bool per_tensor,
                      const Arithmetic& arithmetic) {
   auto values = array.Values<typename E::Stored>();
-  std::vector<double> sums(static_cast<size_t>(parts.size()), 0.0);
+  const int64_t count = parts.size() == 0 ? 1 : std::max<int64_t>(array.size() / parts.size(), 1);
+  std::vector<WindowedSum> sums(static_cast<size_t>(parts.size()), WindowedSum(count));
   ForEachRun(array.shape(), parts, [&](int64_t begin, int64_t part, int64_t length) {
-    double sum = sums[static_cast<size_t>(part)];
+    WindowedSum& sum = sums[static_cast<size_t>(part)];
     for (int64_t i = begin; i < begin + length; ++i) {
       const float value = E::Load(values[static_cast<size_t>(i)]);
-      sum += static_cast<double>(E::Round(value * value));
+      sum.Add(E::Round(value * value));
     }
-    sums[static_cast<size_t>(part)] = sum;
   });
-  const int64_t count = parts.size() == 0 ? 1 : std::max<int64_t>(array.size() / parts.size(), 1);
   const bool reciprocal = ByReciprocal(arithmetic.division, per_tensor, 1, parts.size());
   const Divisor<F32Element> by_count(static_cast<float>(count), reciprocal);
   std::vector<float> result;
   result.reserve(sums.size());
-  for (double sum : sums) {
-    const float mean = E::Round(by_count(static_cast<float>(sum)));
+  for (WindowedSum& sum : sums) {
+    const float mean = E::Round(by_count(sum.Finish()));
     result.push_back(E::Round(E::Round(std::sqrt(mean)) * Weak<E>(factor)));
   }
   RefuseNonFinite(result, array, arithmetic);
