@@ -20,7 +20,7 @@ using internal::kRowsOfTile;
 constexpr int64_t kBlockCols = 2048;    // B: 2 MiB per block, two of them stay in the last cache
 constexpr int64_t kChunkRows = 1536;    // A: 1.5 MiB per chunk
 constexpr int64_t kTileRows = 192;      // rows of one job: 192 KiB of A stay in the second cache
-constexpr int64_t kPackRows = 48;       // rows of one packing job
+constexpr int64_t kPackRows = 96;       // rows of one packing job
 constexpr int64_t kPackCols = 128;      // columns of one packing job
 constexpr int64_t kPartialRows = 2048;  // rows of partial sums kept outside C
 

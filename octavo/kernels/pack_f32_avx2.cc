@@ -37,48 +37,84 @@ void PanelPlain(const View& from, int64_t lanes, int64_t width, int64_t k_begin,
   }
 }
 
-// A panel of 6 rows from rows that are contiguous along k. Each store writes eight floats, of which the next one
-// overwrites two; the last two steps are done one by one so that nothing is written past the panel.
-void RowPanelAlongK(const View& from, int64_t depth, float* out) {
+// A panel of 6 rows from rows that are contiguous along k: six rows by eight k at a time, stored as 4 + 2 per k.
+// `next` is the panel that will be packed after this one; its lines are fetched meanwhile.
+void RowPanelAlongK(const View& from, int64_t depth, const float* next, float* out) {
+  const int64_t stride = from.row_stride;
   int64_t k = 0;
-  for (; k + 9 <= depth; k += 8) {
-    __m256 v[8];
-    for (int i = 0; i < 6; ++i) v[i] = _mm256_loadu_ps(from.data + i * from.row_stride + k);
-    v[6] = v[7] = _mm256_setzero_ps();
-    Transpose8x8(v);
-    for (int i = 0; i < 8; ++i) _mm256_storeu_ps(out + (k + i) * 6, v[i]);
+  for (; k + 8 <= depth; k += 8) {
+    if (next != nullptr && k % 16 == 0) {
+      for (int i = 0; i < 6; ++i) _mm_prefetch(reinterpret_cast<const char*>(next + i * stride + k), _MM_HINT_T0);
+    }
+    const float* at = from.data + k;
+    const __m256 r0 = _mm256_loadu_ps(at), r1 = _mm256_loadu_ps(at + stride);
+    const __m256 r2 = _mm256_loadu_ps(at + 2 * stride), r3 = _mm256_loadu_ps(at + 3 * stride);
+    const __m256 r4 = _mm256_loadu_ps(at + 4 * stride), r5 = _mm256_loadu_ps(at + 5 * stride);
+    const __m256 a0 = _mm256_unpacklo_ps(r0, r1), a1 = _mm256_unpackhi_ps(r0, r1);
+    const __m256 a2 = _mm256_unpacklo_ps(r2, r3), a3 = _mm256_unpackhi_ps(r2, r3);
+    const __m256 pairs[2] = {_mm256_unpacklo_ps(r4, r5), _mm256_unpackhi_ps(r4, r5)};
+    const __m256 quads[4] = {_mm256_shuffle_ps(a0, a2, 0x44), _mm256_shuffle_ps(a0, a2, 0xee),
+                             _mm256_shuffle_ps(a1, a3, 0x44), _mm256_shuffle_ps(a1, a3, 0xee)};
+    float* to = out + k * 6;
+    for (int i = 0; i < 4; ++i) {
+      const __m256 pair = pairs[i / 2];
+      const __m128 low = _mm256_castps256_ps128(pair), high = _mm256_extractf128_ps(pair, 1);
+      auto* to_low = reinterpret_cast<__m64*>(to + i * 6 + 4);
+      auto* to_high = reinterpret_cast<__m64*>(to + (i + 4) * 6 + 4);
+      _mm_storeu_ps(to + i * 6, _mm256_castps256_ps128(quads[i]));
+      _mm_storeu_ps(to + (i + 4) * 6, _mm256_extractf128_ps(quads[i], 1));
+      if (i % 2 == 0) {
+        _mm_storel_pi(to_low, low);
+        _mm_storel_pi(to_high, high);
+      } else {
+        _mm_storeh_pi(to_low, low);
+        _mm_storeh_pi(to_high, high);
+      }
+    }
   }
   PanelPlain(from, 6, 6, k, depth, out);
 }
 
-// A panel of 6 rows where the rows are neighbours in memory (A transposed).
-void RowPanelAcross(const View& from, int64_t depth, float* out) {
+constexpr int64_t kAhead = 8;  // rows may lie pages apart, which the hardware does not follow
+
+// Panels of 6 rows where the rows are neighbours in memory (A transposed): whole stretches of the source are read.
+void RowPanelsAcross(const View& from, int64_t panels, int64_t depth, float* out, int64_t panel_stride) {
   for (int64_t k = 0; k < depth; ++k) {
     const float* at = from.data + k * from.col_stride;
-    _mm_storeu_ps(out + k * 6, _mm_loadu_ps(at));
-    _mm_storel_pi(reinterpret_cast<__m64*>(out + k * 6 + 4),
-                  _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(at + 4))));
+    const float* ahead = k + kAhead < depth ? at + kAhead * from.col_stride : at;
+    for (int64_t i = 0; i < panels * 6; i += 16) _mm_prefetch(reinterpret_cast<const char*>(ahead + i), _MM_HINT_T0);
+    float* to = out + k * 6;
+    for (int64_t p = 0; p < panels; ++p, at += 6, to += panel_stride) {
+      _mm_storeu_ps(to, _mm_loadu_ps(at));
+      _mm_storel_pi(reinterpret_cast<__m64*>(to + 4),
+                    _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(at + 4))));
+    }
   }
 }
 
 void RowPanels(const View& from, int64_t rows, int64_t depth, float* out, int64_t panel_stride) {
-  for (int64_t r = 0; r < rows; r += kRowsOfTile) {
-    const View part{from.data + r * from.row_stride, from.row_stride, from.col_stride};
-    float* panel = out + r / kRowsOfTile * panel_stride;
-    const int64_t lanes = rows - r < kRowsOfTile ? rows - r : kRowsOfTile;
-    if (lanes == kRowsOfTile && part.col_stride == 1) {
-      RowPanelAlongK(part, depth, panel);
-    } else if (lanes == kRowsOfTile && part.row_stride == 1) {
-      RowPanelAcross(part, depth, panel);
-    } else {
-      PanelPlain(part, lanes, kRowsOfTile, 0, depth, panel);
+  const int64_t whole = rows / kRowsOfTile;
+  if (from.col_stride != 1 && from.row_stride == 1) {
+    RowPanelsAcross(from, whole, depth, out, panel_stride);
+  } else {
+    for (int64_t p = 0; p < whole; ++p) {
+      const View part{from.data + p * 6 * from.row_stride, from.row_stride, from.col_stride};
+      if (from.col_stride == 1) {
+        const float* next = p + 1 < whole ? part.data + 6 * from.row_stride : nullptr;
+        RowPanelAlongK(part, depth, next, out + p * panel_stride);
+      } else {
+        PanelPlain(part, 6, 6, 0, depth, out + p * panel_stride);
+      }
     }
+  }
+  if (const int64_t rest = rows % kRowsOfTile; rest != 0) {
+    const View part{from.data + whole * 6 * from.row_stride, from.row_stride, from.col_stride};
+    PanelPlain(part, rest, kRowsOfTile, 0, depth, out + whole * panel_stride);
   }
 }
 
 // Columns that are neighbours in memory: whole rows of the source are read, 64 bytes go to each panel.
 void ColPanelsAcross(const View& from, int64_t depth, int64_t panels, float* out, int64_t panel_stride) {
-  constexpr int64_t kAhead = 8;  // rows may lie pages apart, which the hardware does not follow
   for (int64_t k = 0; k < depth; ++k) {
     const float* at = from.data + k * from.row_stride;
     const float* ahead = k + kAhead < depth ? at + kAhead * from.row_stride : at;
