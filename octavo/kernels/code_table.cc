@@ -23,7 +23,10 @@ void FindHalf(CodeTable& table) {
       auto matches = [&](int code) {
         const auto half = static_cast<uint16_t>((code >> 7) << 15 | (code & 127) << shift);
         if ((half & 0x7fff) != (code & 127) << shift) return false;  // runs into the sign
-        return std::bit_cast<uint32_t>(F16ToF32(half) * factor) == std::bit_cast<uint32_t>(table.value[code]);
+        const float value = F16ToF32(half) * factor;
+        if (std::isnan(value) || std::isnan(table.value[code]))
+          return std::isnan(value) == std::isnan(table.value[code]);
+        return std::bit_cast<uint32_t>(value) == std::bit_cast<uint32_t>(table.value[code]);
       };
       for (int m = 127; m >= 1 && !(matches(m) && matches(m | 128)); --m) special_from = m;
       for (int m = 0; m < special_from && fits; ++m) fits = matches(m) && (m == 0 || matches(m | 128));

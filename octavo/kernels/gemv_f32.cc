@@ -1,24 +1,34 @@
-// Products with few rows: A is copied as [K][M] floats, then threads take strips of columns and stream B.
+// Products with few rows: A is copied as [K][M] floats, then threads take strips of columns and stream B, unpacked or
+// in panels.
 #include <algorithm>
 #include <atomic>
 #include <vector>
 
 #include "octavo/kernels/matmul_f32_avx2.h"
 #include "octavo/kernels/matmul_f32_impl.h"
+#include "octavo/kernels/weight_only.h"
+#include "octavo/kernels/weight_only_avx2.h"
 
 namespace octavo::kernels {
 namespace {
 
 enum Slot { kSlotA = 8, kSlotSums };
 
+// A as [K][M] floats.
+const float* CopyOfA(Workspace& workspace, const FloatSource& source) {
+  const int64_t m = source.rows, k = source.cols;
+  float* a = workspace.Get<float>(kSlotA, k * m);
+  for (int64_t i = 0; i < k; ++i) {
+    for (int64_t r = 0; r < m; ++r) a[i * m + r] = ValueAt(source, r, i);
+  }
+  return a;
+}
+
 }  // namespace
 
 void MatMulF32Stream(ThreadPool& pool, Workspace& workspace, const MatMulF32Args& args) {
   const int64_t m = args.c.rows, n = args.c.cols, k = args.a.cols;
-  float* a = workspace.Get<float>(kSlotA, k * m);
-  for (int64_t i = 0; i < k; ++i) {
-    for (int64_t r = 0; r < m; ++r) a[i * m + r] = ValueAt(args.a, r, i);
-  }
+  const float* a = CopyOfA(workspace, args.a);
   const int64_t scratch = internal::StreamScratch(m);
   float* sums = workspace.Get<float>(kSlotSums, scratch * pool.size());
   // Strips as wide as the cache allows, but enough of them to share out.
@@ -35,6 +45,28 @@ void MatMulF32Stream(ThreadPool& pool, Workspace& workspace, const MatMulF32Args
       job.sums = sums + worker * scratch;
       job.finish = MakeFinish(args.epilogue, args.c, 0, col);
       internal::RunStreamAvx2(job);
+    }
+  });
+}
+
+void MatMulF32PackedStream(ThreadPool& pool, Workspace& workspace, const MatMulF32Args& args) {
+  const PackedView& view = args.packed_b->view();
+  const float* a = CopyOfA(workspace, args.a);
+  constexpr int64_t kCols = internal::kVectorPanels * kPanelCols;
+  const int64_t panels = (view.cols + kPanelCols - 1) / kPanelCols;
+  std::atomic<int64_t> next{0};
+  pool.Run([&](int, int) {
+    alignas(32) float sums[internal::kStreamRows * kCols];
+    for (int64_t panel; (panel = next.fetch_add(internal::kVectorPanels, std::memory_order_relaxed)) < panels;) {
+      const int64_t col = panel * kPanelCols;
+      internal::VectorJob job;
+      job.view = &view;
+      job.panel = panel, job.panels = std::min(internal::kVectorPanels, panels - panel);
+      job.a = a, job.rows = args.c.rows;
+      job.sums = sums, job.sums_stride = kCols;
+      internal::RunVectorAvx2(job);
+      internal::FinishAvx2(MakeFinish(args.epilogue, args.c, 0, col), sums, kCols, args.c.rows,
+                           std::min(kCols, view.cols - col));
     }
   });
 }

@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/kernels/matmul_f32_impl.h"
+#include "octavo/kernels/weight_only.h"
 
 namespace octavo::kernels {
 namespace {
@@ -25,14 +26,16 @@ void CheckSource(const FloatSource& s, const char* name) {
 
 void Check(const MatMulF32Args& args) {
   CheckSource(args.a, "a");
-  CheckSource(args.b, "b");
+  if (args.packed_b == nullptr) CheckSource(args.b, "b");
+  const int64_t k = args.packed_b != nullptr ? args.packed_b->depth() : args.b.rows;
+  const int64_t n = args.packed_b != nullptr ? args.packed_b->cols() : args.b.cols;
   const FloatResult& c = args.c;
-  if (args.a.cols != args.b.rows) {
-    ThrowUsage("MatMulF32: a [{}, {}] contracts {}, b [{}, {}] wants {}", args.a.rows, args.a.cols, args.a.cols,
-               args.b.rows, args.b.cols, args.b.rows);
+  if (args.a.cols != k) {
+    ThrowUsage("MatMulF32: a [{}, {}] contracts {}, b [{}, {}] wants {}", args.a.rows, args.a.cols, args.a.cols, k, n,
+               k);
   }
-  if (c.rows != args.a.rows || c.cols != args.b.cols) {
-    ThrowUsage("MatMulF32: c is [{}, {}], expected [{}, {}]", c.rows, c.cols, args.a.rows, args.b.cols);
+  if (c.rows != args.a.rows || c.cols != n) {
+    ThrowUsage("MatMulF32: c is [{}, {}], expected [{}, {}]", c.rows, c.cols, args.a.rows, n);
   }
   if (c.rows > 0 && c.cols > 0 && c.data == nullptr) ThrowUsage("MatMulF32: c has no data");
   if (c.stored != Stored::kF32 && c.stored != Stored::kBF16 && c.stored != Stored::kF16) {
@@ -41,7 +44,7 @@ void Check(const MatMulF32Args& args) {
 }
 
 // The kernels, best first. Each says why it declines, or nothing when it takes the product.
-enum class Which { kStream, kBlocked, kReference };
+enum class Which { kPackedStream, kStream, kBlocked, kReference };
 
 struct Entry {
   Which which;
@@ -49,10 +52,19 @@ struct Entry {
   std::string_view (*decline)(Isa, const MatMulF32Args&);
 };
 
+std::string_view DeclinePackedStream(Isa isa, const MatMulF32Args& args) {
+  if (isa != Isa::kAvx2) return "needs avx2";
+  if (args.packed_b == nullptr) return "B is not packed";
+  if (args.c.rows > internal::kStreamRows) return "more than 8 rows";
+  if (args.a.cols == 0) return "K is 0";
+  return {};
+}
+
 std::string_view DeclineStream(Isa isa, const MatMulF32Args& args) {
   if (isa != Isa::kAvx2) return "needs avx2";
   if (args.c.rows > internal::kStreamRows) return "more than 8 rows";
   if (args.a.cols == 0) return "K is 0";
+  if (args.packed_b != nullptr) return "B is packed";
   if (args.b.stored != Stored::kF32 || args.b.scales.scale != nullptr) return "B is not plain f32";
   if (args.b.row_stride != 1 && args.b.col_stride != 1) return "B has no unit stride";
   return {};
@@ -65,6 +77,7 @@ std::string_view DeclineBlocked(Isa isa, const MatMulF32Args& args) {
 }
 
 constexpr Entry kEntries[] = {
+    {Which::kPackedStream, "f32 packed stream avx2 (M <= 8)", &DeclinePackedStream},
     {Which::kStream, "f32 stream avx2 (M <= 8)", &DeclineStream},
     {Which::kBlocked, "f32 blocked 6x16 avx2", &DeclineBlocked},
     {Which::kReference, "f32 reference", [](Isa, const MatMulF32Args&) -> std::string_view { return {}; }},
@@ -141,6 +154,9 @@ void MatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, std::span<const 
   for (const MatMulF32Args& args : many) {
     if (args.c.rows == 0 || args.c.cols == 0) continue;
     switch (Select(isa, args)) {
+      case Which::kPackedStream:
+        MatMulF32PackedStream(pool, workspace, args);
+        break;
       case Which::kStream:
         MatMulF32Stream(pool, workspace, args);
         break;
@@ -156,7 +172,8 @@ void MatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, std::span<const 
 
 void GroupedMatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, const GroupedF32Args& args) {
   const size_t groups = args.group_rows.size();
-  if (args.b.size() != groups) ThrowUsage("GroupedMatMulF32: {} groups but {} of b", groups, args.b.size());
+  const size_t weights = args.packed_b.empty() ? args.b.size() : args.packed_b.size();
+  if (weights != groups) ThrowUsage("GroupedMatMulF32: {} groups but {} of b", groups, weights);
   if (!args.col_scale.empty() && args.col_scale.size() != groups) {
     ThrowUsage("GroupedMatMulF32: {} groups but {} column scales", groups, args.col_scale.size());
   }
@@ -167,7 +184,11 @@ void GroupedMatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, const Gro
   for (size_t g = 0; g < groups; ++g) {
     const int64_t end = begin + args.group_rows[g];
     many[g].a = args.a.RowRange(begin, end);
-    many[g].b = args.b[g];
+    if (args.packed_b.empty()) {
+      many[g].b = args.b[g];
+    } else {
+      many[g].packed_b = args.packed_b[g];
+    }
     many[g].c = args.c.RowRange(begin, end);
     many[g].epilogue.row_scale = args.row_scale;
     if (args.row_scale.data != nullptr) many[g].epilogue.row_scale.data += begin * args.row_scale.stride;

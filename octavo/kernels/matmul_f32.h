@@ -1,6 +1,6 @@
 // The F family: C = epilogue(A · B) with f32 fused multiply-adds. A and B may be stored as f32, bf16, f16 or as codes
 // with scales (fp8, fp4, mx, nv, weight-only integers): they are decoded on the way into the product. Used by ops/ and
-// quant/. It does not quantize.
+// quant/; weights that are used again and again are packed once (weight_only.h). It does not quantize.
 //
 // Bits. Every element of C is
 //     acc = leaf(0) + leaf(1) + …                    leaves added ascending; 0 leaves give +0
@@ -21,6 +21,8 @@
 
 namespace octavo::kernels {
 
+class PackedWeights;
+
 inline constexpr int64_t kLeaf = 256;
 
 // One factor or addend per row or column; stride 0 means one for all. Null data: absent.
@@ -37,9 +39,10 @@ struct EpilogueF32 {
 
 struct MatMulF32Args {
   FloatSource a;  // [M, K]
-  FloatSource b;  // [K, N]
+  FloatSource b;  // [K, N]; not looked at when packed_b is set
   FloatResult c;  // [M, N]; must not overlap a or b
   EpilogueF32 epilogue;
+  const PackedWeights* packed_b = nullptr;  // [K, N], packed once (weight_only.h)
 };
 
 // One product, or several independent ones in one go (the threads flow from one to the next). Shapes that do not match
@@ -50,12 +53,13 @@ void MatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, std::span<const 
 // Rows sorted by group, as experts need them: group g owns the next group_rows[g] rows of A and C and multiplies them
 // by its own B. Rows past the last group become zero (kept when accumulating).
 struct GroupedF32Args {
-  FloatSource a;                        // [R, K]
-  std::span<const int64_t> group_rows;  // may hold zeros; sum <= R
-  std::span<const FloatSource> b;       // one [K, N] per group
-  FloatResult c;                        // [R, N]
-  Vector row_scale;                     // [R]
-  std::span<const Vector> col_scale;    // one per group, or empty
+  FloatSource a;                                   // [R, K]
+  std::span<const int64_t> group_rows;             // may hold zeros; sum <= R
+  std::span<const FloatSource> b;                  // one [K, N] per group, or empty and
+  std::span<const PackedWeights* const> packed_b;  // one per group
+  FloatResult c;                                   // [R, N]
+  Vector row_scale;                                // [R]
+  std::span<const Vector> col_scale;               // one per group, or empty
   bool accumulate = false;
 };
 void GroupedMatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, const GroupedF32Args& args);

@@ -10,6 +10,8 @@
 
 #include "octavo/kernels/matmul_f32_avx2.h"
 #include "octavo/kernels/matmul_f32_impl.h"
+#include "octavo/kernels/weight_only.h"
+#include "octavo/kernels/weight_only_avx2.h"
 
 namespace octavo::kernels {
 namespace {
@@ -32,11 +34,15 @@ int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 // One product, with C's columns made contiguous where a transpose does it.
 struct Problem {
   FloatSource a, b;
+  const PackedView* packed;  // instead of b
   FloatResult c;
   EpilogueF32 epilogue;
   int64_t m = 0, n = 0, k = 0;
   bool direct = false;  // partial sums live in C
   bool plain = false;   // nothing to do after the last leaf
+
+  // Packed weights that are f32 panels already are multiplied where they are.
+  bool PanelsInPlace() const { return packed != nullptr && packed->packing == Packing::kF32 && !packed->has_scales; }
 };
 
 struct Step {
@@ -67,11 +73,11 @@ void WaitFor(const std::atomic<int64_t>& counter, int64_t value) {
 }
 
 Problem MakeProblem(const MatMulF32Args& args) {
-  Problem p{args.a, args.b, args.c, args.epilogue};
+  Problem p{args.a, args.b, args.packed_b == nullptr ? nullptr : &args.packed_b->view(), args.c, args.epilogue};
   const bool has_vectors = args.epilogue.row_scale.data != nullptr || args.epilogue.col_scale.data != nullptr ||
                            args.epilogue.bias.data != nullptr;
   // Column-major C: compute its transpose. The products commute and the order of the sum is the same.
-  if (p.c.col_stride != 1 && p.c.row_stride == 1 && !has_vectors) {
+  if (p.c.col_stride != 1 && p.c.row_stride == 1 && !has_vectors && p.packed == nullptr) {
     std::swap(p.a, p.b);
     p.a = p.a.Transposed(), p.b = p.b.Transposed(), p.c = p.c.Transposed();
   }
@@ -156,7 +162,7 @@ class Blocked {
             step.col = col, step.cols = std::min(kBlockCols, p.n - col);
             step.k0 = k0, step.depth = std::min(kLeaf, p.k - k0);
             step.row = row, step.rows = std::min(kChunkRows, outer_end - row);
-            step.pack_b = row == outer;
+            step.pack_b = row == outer && !p.PanelsInPlace();
             step.b_buffer = b_buffer_;
             step.partial_row = outer;
             Cut(step);
@@ -190,9 +196,16 @@ class Blocked {
                              a_ + (s % 2) * a_stride_ + row * step.depth);
       return;
     }
-    const int64_t col = (job - RowPacks(step)) * kPackCols;
-    internal::PackColsAvx2(p.b, step.k0, step.depth, step.col + col, std::min(kPackCols, step.cols - col),
-                           b_ + step.b_buffer * b_stride_ + col * step.depth, kColsOfTile * step.depth);
+    const int64_t col = (job - RowPacks(step)) * kPackCols, cols = std::min(kPackCols, step.cols - col);
+    float* out = b_ + step.b_buffer * b_stride_ + col * step.depth;
+    if (p.packed == nullptr) {
+      internal::PackColsAvx2(p.b, step.k0, step.depth, step.col + col, cols, out, kColsOfTile * step.depth);
+      return;
+    }
+    for (int64_t n = 0; n < cols; n += kPanelCols) {
+      internal::DecodePanelAvx2(*p.packed, (step.col + col + n) / kPanelCols, step.k0, step.depth,
+                                out + n * step.depth);
+    }
   }
 
   void Multiply(size_t s, int64_t tile) {
@@ -201,8 +214,14 @@ class Blocked {
     const int64_t row = tile / step.col_tiles * step.tile_rows, col = tile % step.col_tiles * step.tile_cols;
     internal::LeafJob job;
     job.a = a_ + (s % 2) * a_stride_ + row * step.depth;
-    job.b = b_ + step.b_buffer * b_stride_ + col * step.depth;
-    job.b_panel_stride = kColsOfTile * step.depth;
+    if (p.PanelsInPlace()) {
+      const auto* panels = reinterpret_cast<const float*>(p.packed->codes);
+      job.b = panels + (step.col + col) * p.k + step.k0 * kColsOfTile;
+      job.b_panel_stride = kColsOfTile * p.k;
+    } else {
+      job.b = b_ + step.b_buffer * b_stride_ + col * step.depth;
+      job.b_panel_stride = kColsOfTile * step.depth;
+    }
     job.rows = std::min(step.tile_rows, step.rows - row);
     job.cols = std::min(step.tile_cols, step.cols - col);
     job.depth = step.depth;

@@ -17,6 +17,9 @@ void MatMulF32Blocked(ThreadPool& pool, Workspace& workspace, std::span<const Ma
 // M <= 8 and an f32 B with a unit stride: streams B (AVX2).
 void MatMulF32Stream(ThreadPool& pool, Workspace& workspace, const MatMulF32Args& args);
 
+// M <= 8 and packed weights: streams the panels (AVX2).
+void MatMulF32PackedStream(ThreadPool& pool, Workspace& workspace, const MatMulF32Args& args);
+
 // The epilogue for the part of C that starts at (row, col).
 internal::FinishF32 MakeFinish(const EpilogueF32& epilogue, const FloatResult& c, int64_t row, int64_t col);
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "octavo/kernels/matmul_f32_impl.h"
+#include "octavo/kernels/weight_only.h"
 #include "octavo/numerics/half.h"
 
 namespace octavo::kernels {
@@ -36,6 +37,9 @@ void Finish(const MatMulF32Args& args, int64_t m, int64_t n, float acc) {
 
 void MatMulF32Reference(ThreadPool& pool, const MatMulF32Args& args) {
   const int64_t depth = args.a.cols;
+  const auto b_at = [&](int64_t k, int64_t n) {
+    return args.packed_b != nullptr ? ValueAt(*args.packed_b, k, n) : ValueAt(args.b, k, n);
+  };
   pool.ParallelFor(args.c.rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; ++m) {
       for (int64_t n = 0; n < args.c.cols; ++n) {
@@ -43,7 +47,7 @@ void MatMulF32Reference(ThreadPool& pool, const MatMulF32Args& args) {
         for (int64_t k0 = 0; k0 < depth; k0 += kLeaf) {
           float leaf = 0;
           for (int64_t k = k0; k < std::min(k0 + kLeaf, depth); ++k) {
-            leaf = std::fmaf(ValueAt(args.a, m, k), ValueAt(args.b, k, n), leaf);
+            leaf = std::fmaf(ValueAt(args.a, m, k), b_at(k, n), leaf);
           }
           acc = k0 == 0 ? leaf : acc + leaf;
         }
