@@ -2,27 +2,29 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 namespace octavo::kernels {
 namespace {
 
 // Rows up to which every worker packs the left operand for itself.
 constexpr int64_t kNarrowRows = 16;
-// Packed left operand kept at a time, and the part of the panels that a rectangle streams again and again: sized for
+// Packed left operands kept at a time, and the part of the panels that a rectangle streams again and again: sized for
 // a share of the third and of the second cache.
 constexpr int64_t kStripsBytes = int64_t{8} << 20;
 constexpr int64_t kPanelsBytes = int64_t{192} << 10;
+constexpr int64_t kPackStrips = 4, kPackPanels = 4;  // per packing task
 
 int64_t Ceil(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// Where the packed rows and their constants live.
+// Where packed rows and their constants live.
 struct Packed {
-  uint8_t* strips;
-  int32_t *row_add, *row_sum;
+  uint8_t* strips = nullptr;
+  int32_t *row_add = nullptr, *row_sum = nullptr;
 };
 
 Packed Carve(Carver& carver, const IntBlock& block, int64_t rows) {
-  Packed packed{};
+  Packed packed;
   packed.strips = carver.Take<uint8_t>(rows * block.tiles * block.units * kUnitRowBytes);
   packed.row_add = carver.Take<int32_t>(rows * block.tiles);
   if (block.epilogue.col_zero.data != nullptr) packed.row_sum = carver.Take<int32_t>(rows * block.tiles);
@@ -39,13 +41,14 @@ void Attach(IntBlock& block, const Packed& packed) {
   block.row_sum = packed.row_sum;
 }
 
-void RunNarrow(ThreadPool& pool, Arena& arena, const IntFamily& family, const MatrixView<const int8_t>& a,
-               IntBlock block) {
+void RunNarrow(ThreadPool& pool, Arena& arena, const IntFamily& family, const IntProduct& product) {
+  IntBlock block = product.block;
+  block.rows = product.a.rows;
   Carver sizes(nullptr);
-  Carve(sizes, block, a.rows);
+  Carve(sizes, block, block.rows);
   const int64_t each = static_cast<int64_t>(sizes.used());
   std::byte* memory = arena.Reserve(Arena::kLeft, sizes.used() * static_cast<size_t>(pool.size()));
-  const int64_t strips = Ceil(a.rows, family.strip_rows), panels = Ceil(block.cols, kPanelColumns);
+  const int64_t strips = Ceil(block.rows, family.strip_rows), panels = Ceil(block.cols, kPanelColumns);
   // Long enough for the prefetchers, short enough to even out the workers.
   const int64_t run = std::clamp<int64_t>(panels / (pool.size() * 8), 1, 64);
   std::atomic<int64_t> next = 0;
@@ -53,62 +56,134 @@ void RunNarrow(ThreadPool& pool, Arena& arena, const IntFamily& family, const Ma
     int64_t begin = next.fetch_add(run, std::memory_order_relaxed);
     if (begin >= panels) return;
     Carver carver(memory + worker * each);
-    const Packed packed = Carve(carver, block, a.rows);
-    family.pack_strips(a, TargetOf(block, packed), 0, strips);
+    const Packed packed = Carve(carver, block, block.rows);
+    family.pack_strips(product.a, TargetOf(block, packed), 0, strips);
     IntBlock mine = block;
     Attach(mine, packed);
     for (; begin < panels; begin = next.fetch_add(run, std::memory_order_relaxed)) {
-      for (int64_t panel = begin; panel < std::min(begin + run, panels); ++panel) {
-        family.run(mine, {0, strips, panel, panel + 1});
+      const int64_t end = std::min(begin + run, panels);
+      if (strips == 1) {
+        family.run(mine, {0, 1, begin, end});
+        continue;
       }
+      for (int64_t panel = begin; panel < end; ++panel) family.run(mine, {0, strips, panel, panel + 1});
     }
   });
 }
 
-// One pass over rows that fit the arena: pack, then multiply.
-void RunRows(ThreadPool& pool, const IntFamily& family, const MatrixView<const int8_t>& a, IntBlock block,
-             const Packed& packed) {
-  const int64_t strips = Ceil(a.rows, family.strip_rows), panels = Ceil(block.cols, kPanelColumns);
-  constexpr int64_t kPackStrips = 4;
-  std::atomic<int64_t> next_strip = 0;
-  pool.Run([&](int, int) {
-    for (int64_t s; (s = next_strip.fetch_add(kPackStrips, std::memory_order_relaxed)) < strips;) {
-      family.pack_strips(a, TargetOf(block, packed), s, std::min(s + kPackStrips, strips));
-    }
-  });
-  Attach(block, packed);
-  const int64_t panel_run = std::clamp<int64_t>(kPanelsBytes / std::max<int64_t>(block.panel_bytes(), 1), 1, 16);
-  const int64_t strip_run = std::clamp<int64_t>(strips / (4 * pool.size()), 4, 32);
-  const int64_t columns = Ceil(panels, panel_run), tasks = columns * Ceil(strips, strip_run);
+// Some rows of a product, packed and multiplied together with the other pieces of a batch.
+struct Piece {
+  const IntProduct* product;
+  MatrixView<const int8_t> a;
+  IntBlock block;
+  bool first;  // packs the panels
+  int64_t strips, panels, strip_run, panel_run;
+
+  int64_t PackTasks() const {
+    return Ceil(strips, kPackStrips) + (first && product->b.data != nullptr ? Ceil(panels, kPackPanels) : 0);
+  }
+  int64_t Tasks() const { return Ceil(strips, strip_run) * Ceil(panels, panel_run); }
+};
+
+// Piece and task inside it, for a task number of the batch; `ends` are running totals.
+struct Place {
+  size_t piece;
+  int64_t task;
+};
+Place Find(const std::vector<int64_t>& ends, int64_t task) {
+  const size_t piece = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), task) - ends.begin());
+  return {piece, piece == 0 ? task : task - ends[piece - 1]};
+}
+
+// Runs work(piece, task) for every task of a batch, taken from a counter.
+template <typename Count, typename Work>
+void ForTasks(ThreadPool& pool, const std::vector<Piece>& batch, const Count& count, const Work& work) {
+  std::vector<int64_t> ends;
+  int64_t total = 0;
+  for (const Piece& piece : batch) ends.push_back(total += count(piece));
   std::atomic<int64_t> next = 0;
   pool.Run([&](int, int) {
-    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
-      const int64_t s = task / columns * strip_run, p = task % columns * panel_run;
-      family.run(block, {s, std::min(s + strip_run, strips), p, std::min(p + panel_run, panels)});
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < total;) {
+      const Place place = Find(ends, i);
+      work(batch[place.piece], place.task);
     }
   });
+}
+
+void RunBatch(ThreadPool& pool, Arena& arena, const IntFamily& family, std::vector<Piece>& batch) {
+  Carver sizes(nullptr);
+  for (const Piece& piece : batch) Carve(sizes, piece.block, piece.a.rows);
+  Carver carver(arena.Reserve(Arena::kLeft, sizes.used()));
+  std::vector<Packed> packed;
+  for (Piece& piece : batch) {
+    packed.push_back(Carve(carver, piece.block, piece.a.rows));
+    Attach(piece.block, packed.back());
+  }
+  ForTasks(
+      pool, batch, [](const Piece& piece) { return piece.PackTasks(); },
+      [&](const Piece& piece, int64_t task) {
+        const int64_t left = Ceil(piece.strips, kPackStrips);
+        if (task < left) {
+          const int64_t begin = task * kPackStrips;
+          family.pack_strips(piece.a, TargetOf(piece.block, packed[static_cast<size_t>(&piece - batch.data())]), begin,
+                             std::min(begin + kPackStrips, piece.strips));
+        } else {
+          const int64_t begin = (task - left) * kPackPanels;
+          family.pack_panels(piece.product->b, piece.product->panels, begin,
+                             std::min(begin + kPackPanels, piece.panels));
+        }
+      });
+  ForTasks(
+      pool, batch, [](const Piece& piece) { return piece.Tasks(); },
+      [&](const Piece& piece, int64_t task) {
+        const int64_t across = Ceil(piece.panels, piece.panel_run);
+        const int64_t s = task / across * piece.strip_run, p = task % across * piece.panel_run;
+        family.run(piece.block,
+                   {s, std::min(s + piece.strip_run, piece.strips), p, std::min(p + piece.panel_run, piece.panels)});
+      });
+  batch.clear();
 }
 
 }  // namespace
 
-void RunIntProduct(ThreadPool& pool, Arena& arena, const IntFamily& family, const MatrixView<const int8_t>& a,
-                   IntBlock block) {
-  if (a.rows == 0 || block.cols == 0) return;
-  block.rows = a.rows;
-  if (a.rows <= kNarrowRows) return RunNarrow(pool, arena, family, a, block);
-  const int64_t row_bytes = std::max<int64_t>(block.tiles * block.units * kUnitRowBytes, 1);
-  const int64_t fit = std::max(kStripsBytes / row_bytes, int64_t{64});
-  const int64_t pass = std::min(a.rows, Ceil(Ceil(a.rows, Ceil(a.rows, fit)), family.strip_rows) * family.strip_rows);
-  Carver sizes(nullptr);
-  Carve(sizes, block, pass);
-  Carver carver(arena.Reserve(Arena::kLeft, sizes.used()));
-  const Packed packed = Carve(carver, block, pass);
-  const int64_t first = block.first_row;
-  for (int64_t row = 0; row < a.rows; row += pass) {
-    block.rows = std::min(pass, a.rows - row);
-    block.first_row = first + row;
-    RunRows(pool, family, {a.data + row * a.row_stride, block.rows, a.cols, a.row_stride, a.col_stride}, block, packed);
+void RunIntProducts(ThreadPool& pool, Arena& arena, const IntFamily& family, std::span<const IntProduct> products) {
+  if (products.size() == 1 && products[0].a.rows <= kNarrowRows && products[0].b.data == nullptr) {
+    if (products[0].a.rows > 0 && products[0].block.cols > 0) RunNarrow(pool, arena, family, products[0]);
+    return;
   }
+  std::vector<Piece> batch;
+  int64_t bytes = 0;
+  for (const IntProduct& product : products) {
+    const IntBlock& block = product.block;
+    const int64_t rows = product.a.rows, row_bytes = block.tiles * block.units * kUnitRowBytes;
+    if (rows == 0 || block.cols == 0) continue;
+    // Equal passes of whole strips that fit the budget.
+    const int64_t passes = Ceil(rows, std::max(kStripsBytes / row_bytes, int64_t{64}));
+    const int64_t pass = Ceil(Ceil(rows, passes), family.strip_rows) * family.strip_rows;
+    for (int64_t row = 0; row < rows; row += pass) {
+      const int64_t count = std::min(pass, rows - row);
+      if (!batch.empty() && bytes + count * row_bytes > kStripsBytes) {
+        RunBatch(pool, arena, family, batch);
+        bytes = 0;
+      }
+      Piece piece{&product,
+                  {product.a.data + row * product.a.row_stride, count, product.a.cols, product.a.row_stride,
+                   product.a.col_stride},
+                  block,
+                  row == 0,
+                  Ceil(count, family.strip_rows),
+                  Ceil(block.cols, kPanelColumns),
+                  0,
+                  0};
+      piece.block.rows = count;
+      piece.block.first_row += row;
+      piece.panel_run = std::clamp<int64_t>(kPanelsBytes / block.panel_bytes(), 1, 16);
+      piece.strip_run = std::clamp<int64_t>(piece.strips / (4 * pool.size()), 4, 32);
+      batch.push_back(piece);
+      bytes += count * row_bytes;
+    }
+  }
+  if (!batch.empty()) RunBatch(pool, arena, family, batch);
 }
 
 }  // namespace octavo::kernels

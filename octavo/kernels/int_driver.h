@@ -1,10 +1,11 @@
-// How an integer product is spread over threads and caches; shared by the int8 and int4 families. Threads split
-// outputs only. Many rows: the left operand is packed once by all workers, then they take rectangles of the output from
-// a counter. Few rows: each worker packs the rows for itself and takes runs of panels, so that one wake-up of the pool
-// does.
+// How integer products are spread over threads and caches; shared by the int8 and int4 families and by ragged products,
+// which are a list of plain ones. Threads split outputs only. Many rows: left operands (and right ones that are not
+// packed yet) are packed by all workers, then they take rectangles of the outputs from a counter. Few rows: each worker
+// packs the rows for itself and takes runs of panels, so that one wake-up of the pool does.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "octavo/base/thread_pool.h"
 #include "octavo/kernels/arena.h"
@@ -12,15 +13,23 @@
 
 namespace octavo::kernels {
 
-// The family's two functions and its strip height.
+// The family's functions and its strip height.
 struct IntFamily {
   int64_t strip_rows;
   void (*pack_strips)(const MatrixView<const int8_t>& a, const StripsTarget& target, int64_t begin, int64_t end);
+  void (*pack_panels)(const MatrixView<const int8_t>& b, const PanelsTarget& target, int64_t begin, int64_t end);
   void (*run)(const IntBlock& block, const IntRect& rect);
 };
 
-// `block` has the panels, the shapes, the epilogue and the output; strips and row constants are made here.
-void RunIntProduct(ThreadPool& pool, Arena& arena, const IntFamily& family, const MatrixView<const int8_t>& a,
-                   IntBlock block);
+// One product: `block` has the shapes, the epilogue, the output and the panels. If b has data, the panels are packed
+// from it to `panels` first (both owned by the caller). Strips and row constants are made by the driver.
+struct IntProduct {
+  MatrixView<const int8_t> a = {};  // [rows, k], k > 0
+  MatrixView<const int8_t> b = {};
+  PanelsTarget panels = {};
+  IntBlock block = {};
+};
+
+void RunIntProducts(ThreadPool& pool, Arena& arena, const IntFamily& family, std::span<const IntProduct> products);
 
 }  // namespace octavo::kernels

@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/kernels/int_driver.h"
+#include "octavo/kernels/matmul_i8_parts.h"
 
 namespace octavo::kernels {
 
@@ -52,32 +53,24 @@ void CheckMatMulI8(const MatMulI8Args& args) {
   CheckIntOutput("MatMulI8", args.out, args.epilogue, args.tile != 0, args.a.rows, n);
 }
 
-namespace {
-
-constexpr IntFamily kFamilyI8{kStripRowsI8, PackStripsI8Avx2, BlockI8Avx2};
-
-// The panels of b: as given, or packed into `memory`.
-PanelsI8 PanelsOf(ThreadPool& pool, Isa isa, const MatMulI8Args& args, Arena& memory) {
-  const bool row_zero = args.epilogue.row_zero.data != nullptr;
-  if (args.panels.data != nullptr && (!row_zero || args.panels.col_sums != nullptr)) return args.panels;
-  if (args.panels.data != nullptr) {
+IntProduct ProductI8(const MatMulI8Args& args, std::byte* memory) {
+  const bool packed = args.panels.data != nullptr, row_zero = args.epilogue.row_zero.data != nullptr;
+  if (packed && row_zero && args.panels.col_sums == nullptr) {
     ThrowUsage("MatMulI8: row zero points need panels packed with column sums");
   }
-  const MatrixView<const int8_t>& b = args.b;
-  Carver sizes(nullptr);
-  sizes.Take<int8_t>(PanelsI8Bytes(b.rows, b.cols, args.tile));
-  sizes.Take<int32_t>(row_zero ? PanelsI8Sums(b.rows, b.cols, args.tile) : 0);
-  Carver carver(memory.Reserve(Arena::kRight, sizes.used()));
-  int8_t* data = carver.Take<int8_t>(PanelsI8Bytes(b.rows, b.cols, args.tile));
-  int32_t* sums = row_zero ? carver.Take<int32_t>(PanelsI8Sums(b.rows, b.cols, args.tile)) : nullptr;
-  return PackPanelsI8(pool, isa, b, args.tile, data, sums);
-}
-
-}  // namespace
-
-IntBlock BlockOf(const PanelsI8& panels, const ScaleEpilogue& epilogue, const IntOutput& out) {
+  IntProduct product{.a = args.a};
+  PanelsI8 panels = args.panels;
+  if (!packed) {
+    const int64_t k = args.b.rows, n = args.b.cols;
+    Carver carver(memory);
+    int8_t* data = carver.Take<int8_t>(PanelsI8Bytes(k, n, args.tile));
+    int32_t* sums = row_zero ? carver.Take<int32_t>(PanelsI8Sums(k, n, args.tile)) : nullptr;
+    product.b = args.b;
+    product.panels = TargetOfPanels(k, n, args.tile, data, sums);
+    panels = {data, sums, k, n, args.tile};
+  }
   const TileCut cut = CutTiles(panels.k, panels.tile);
-  IntBlock block;
+  IntBlock& block = product.block;
   block.panels = reinterpret_cast<const uint8_t*>(panels.data);
   block.cols = panels.n;
   block.tiles = cut.count;
@@ -86,19 +79,26 @@ IntBlock BlockOf(const PanelsI8& panels, const ScaleEpilogue& epilogue, const In
   block.tile_length = cut.length;
   block.col_add = CrossSums(panels);
   block.col_sum = panels.col_sums;
-  block.epilogue = epilogue;
-  block.out = out;
-  return block;
+  block.epilogue = args.epilogue;
+  block.out = args.out;
+  return product;
+}
+
+size_t PanelsScratch(const MatMulI8Args& args) {
+  if (args.panels.data != nullptr) return 0;
+  Carver carver(nullptr);
+  carver.Take<int8_t>(PanelsI8Bytes(args.b.rows, args.b.cols, args.tile));
+  if (args.epilogue.row_zero.data != nullptr) carver.Take<int32_t>(PanelsI8Sums(args.b.rows, args.b.cols, args.tile));
+  return carver.used();
 }
 
 void MatMulI8(ThreadPool& pool, Isa isa, const MatMulI8Args& args) {
   CheckMatMulI8(args);
   if (isa == Isa::kReference || args.a.cols == 0) return MatMulI8Reference(args);
-  if (args.a.rows == 0 || (args.panels.data != nullptr ? args.panels.n : args.b.cols) == 0) return;
   Arena own;
-  const PanelsI8 panels = PanelsOf(pool, isa, args, args.arena != nullptr ? *args.arena : own);
-  RunIntProduct(pool, args.arena != nullptr ? *args.arena : own, kFamilyI8, args.a,
-                BlockOf(panels, args.epilogue, args.out));
+  Arena& arena = args.arena != nullptr ? *args.arena : own;
+  const IntProduct product = ProductI8(args, arena.Reserve(Arena::kRight, PanelsScratch(args)));
+  RunIntProducts(pool, arena, kFamilyI8, {&product, 1});
 }
 
 }  // namespace octavo::kernels

@@ -1,8 +1,10 @@
 #include "octavo/kernels/matmul_i8_grouped.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/kernels/matmul_i8_parts.h"
 
 namespace octavo::kernels {
 namespace {
@@ -21,6 +23,10 @@ template <typename T>
 void Zero(const MatrixView<T>& view) {
   if (view.data == nullptr) return;
   for (int64_t r = 0; r < view.rows; ++r) {
+    if (view.col_stride == 1) {
+      std::fill_n(view.data + r * view.row_stride, view.cols, T{});
+      continue;
+    }
     for (int64_t c = 0; c < view.cols; ++c) view.at(r, c) = T{};
   }
 }
@@ -90,15 +96,57 @@ void CheckGroupedMatMulI8Transposed(const GroupedI8TransposedArgs& args) {
     ThrowUsage("{}: lhs [{}, {}] has {} rows, rhs [{}, {}] has {}", who, args.a.rows, args.a.cols, args.a.rows,
                args.b.rows, args.b.cols, args.b.rows);
   }
+  if (args.epilogue.bias.data != nullptr) ThrowUsage("{}: a bias is given, expected none", who);
   CheckExactSteps(who, args.epilogue, args.a.rows);
   CheckIntOutput(who, args.out, args.epilogue, false, static_cast<int64_t>(args.group_sizes.size()) * args.a.cols,
                  args.b.cols);
 }
 
-void GroupedMatMulI8(ThreadPool& /*pool*/, Isa /*isa*/, const GroupedI8Args& args) { GroupedMatMulI8Reference(args); }
+namespace {
 
-void GroupedMatMulI8Transposed(ThreadPool& /*pool*/, Isa /*isa*/, const GroupedI8TransposedArgs& args) {
-  GroupedMatMulI8TransposedReference(args);
+// All groups as one list of plain products.
+template <typename Args>
+void RunGroups(ThreadPool& pool, const Args& args) {
+  std::vector<MatMulI8Args> plain;
+  int64_t begin = 0;
+  for (size_t g = 0; g < args.group_sizes.size(); ++g) {
+    const int64_t end = std::min(args.a.rows, begin + args.group_sizes[g]);
+    const MatMulI8Args one = ArgsOfGroup(args, g, begin, end);
+    if (one.a.cols == 0) {
+      ZeroRows(one.out, 0, one.a.rows);  // an empty group of the transposed product
+    } else {
+      plain.push_back(one);
+    }
+    begin = end;
+  }
+  Arena own;
+  Arena& arena = args.arena != nullptr ? *args.arena : own;
+  size_t bytes = 0;
+  for (const MatMulI8Args& one : plain) bytes += PanelsScratch(one);
+  std::byte* memory = arena.Reserve(Arena::kRight, bytes);
+  std::vector<IntProduct> products;
+  for (const MatMulI8Args& one : plain) {
+    products.push_back(ProductI8(one, memory));
+    memory += PanelsScratch(one);
+  }
+  RunIntProducts(pool, arena, kFamilyI8, products);
+}
+
+}  // namespace
+
+void GroupedMatMulI8(ThreadPool& pool, Isa isa, const GroupedI8Args& args) {
+  if (isa == Isa::kReference || args.a.cols == 0) return GroupedMatMulI8Reference(args);
+  CheckGroupedMatMulI8(args);
+  int64_t owned = 0;
+  for (const int64_t size : args.group_sizes) owned = std::min(args.a.rows, owned + size);
+  ZeroRows(args.out, owned, args.a.rows);
+  RunGroups(pool, args);
+}
+
+void GroupedMatMulI8Transposed(ThreadPool& pool, Isa isa, const GroupedI8TransposedArgs& args) {
+  if (isa == Isa::kReference) return GroupedMatMulI8TransposedReference(args);
+  CheckGroupedMatMulI8Transposed(args);
+  RunGroups(pool, args);
 }
 
 }  // namespace octavo::kernels

@@ -29,8 +29,8 @@ struct GroupedI8TransposedArgs {
   MatrixView<const int8_t> a = {};            // [M, K]
   MatrixView<const int8_t> b = {};            // [M, N]
   std::span<const int64_t> group_sizes = {};  // [G]
-  ScaleEpilogue epilogue = {};                // row scales by row of a slice (K), column scales by N; no zero points
-  IntOutput out = {};                         // [G * K, N]: slice g is rows g * K … of it
+  ScaleEpilogue epilogue = {};  // row scales by row of a slice (K), column scales by N; no zero points, no bias
+  IntOutput out = {};           // [G * K, N]: slice g is rows g * K … of it
   Arena* arena = nullptr;
 };
 void GroupedMatMulI8Transposed(ThreadPool& pool, Isa isa, const GroupedI8TransposedArgs& args);

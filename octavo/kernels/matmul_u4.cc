@@ -83,9 +83,10 @@ void MatMulU4(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
   if (args.epilogue.row_zero.data != nullptr && args.panels.col_sums == nullptr) {
     ThrowUsage("MatMulU4: row zero points need panels packed with column sums");
   }
-  constexpr IntFamily kFamily{kStripRowsU4, PackStripsU4Avx2, BlockU4Avx2};
+  constexpr IntFamily kFamily{kStripRowsU4, PackStripsU4Avx2, nullptr, BlockU4Avx2};
   const TileCut cut = CutTiles(args.panels.k, args.panels.group);
-  IntBlock block;
+  IntProduct product{.a = args.a};
+  IntBlock& block = product.block;
   block.panels = args.panels.data;
   block.cols = args.panels.n;
   block.tiles = cut.count;
@@ -96,7 +97,7 @@ void MatMulU4(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
   block.epilogue = args.epilogue;
   block.out = args.out;
   Arena own;
-  RunIntProduct(pool, args.arena != nullptr ? *args.arena : own, kFamily, args.a, block);
+  RunIntProducts(pool, args.arena != nullptr ? *args.arena : own, kFamily, {&product, 1});
 }
 
 }  // namespace octavo::kernels

@@ -88,10 +88,10 @@ namespace {
       : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", \
         "xmm13", "xmm14", "xmm15", "memory", "cc")
 
-#define OCTAVO_U4_FOUR(rows)                                                          \
-  OCTAVO_U4_LINE(rows, OCTAVO_U4_FIRST, "0")                                          \
-  OCTAVO_U4_LINE(rows, OCTAVO_U4_NEXT, "1") OCTAVO_U4_LINE(rows, OCTAVO_U4_NEXT, "2") \
-      OCTAVO_U4_LINE(rows, OCTAVO_U4_NEXT, "3")
+#define OCTAVO_U4_FOUR(rows)                 \
+  OCTAVO_U4_LINE(rows, OCTAVO_U4_FIRST, "0") \
+  OCTAVO_U4_LINE(rows, OCTAVO_U4_NEXT, "1")  \
+  OCTAVO_U4_LINE(rows, OCTAVO_U4_NEXT, "2") OCTAVO_U4_LINE(rows, OCTAVO_U4_NEXT, "3")
 
 // A function per row count: blocks of 4 lines, then the lines that are left one by one.
 #define OCTAVO_U4_KERNEL(rows)                                                                \

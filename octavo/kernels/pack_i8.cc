@@ -63,18 +63,22 @@ void PackPanelsI8Reference(const MatrixView<const int8_t>& b, const PanelsTarget
   }
 }
 
+PanelsTarget TargetOfPanels(int64_t k, int64_t n, int64_t tile, int8_t* data, int32_t* col_sums) {
+  const TileCut cut = CutTiles(k, tile);
+  return {data,
+          reinterpret_cast<int32_t*>(data + LinesI8(k, n, tile)),
+          col_sums,
+          cut.count,
+          cut.Units(kStepsI8),
+          cut.length,
+          PaddedColumns(n)};
+}
+
 PanelsI8 PackPanelsI8(ThreadPool& pool, Isa isa, MatrixView<const int8_t> b, int64_t tile, int8_t* data,
                       int32_t* col_sums) {
   if (tile < 0) ThrowUsage("PackPanelsI8: tile {}, expected 0 or more", tile);
   if (reinterpret_cast<uintptr_t>(data) % kLineBytes != 0) ThrowUsage("PackPanelsI8: data is not aligned to 64 bytes");
-  const TileCut cut = CutTiles(b.rows, tile);
-  const PanelsTarget target{data,
-                            reinterpret_cast<int32_t*>(data + LinesI8(b.rows, b.cols, tile)),
-                            col_sums,
-                            cut.count,
-                            cut.Units(kStepsI8),
-                            cut.length,
-                            PaddedColumns(b.cols)};
+  const PanelsTarget target = TargetOfPanels(b.rows, b.cols, tile, data, col_sums);
   pool.ParallelFor(target.padded / kPanelColumns, 4, [&](int64_t begin, int64_t end) {
     if (isa == Isa::kAvx2) {
       PackPanelsI8Avx2(b, target, begin, end);

@@ -43,6 +43,9 @@ const int32_t* CrossSums(const PanelsI8& panels);
 PanelsI8 PackPanelsI8(ThreadPool& pool, Isa isa, MatrixView<const int8_t> b, int64_t tile, int8_t* data,
                       int32_t* col_sums);
 
+// The pieces of the above, for products that pack on the way: where things go, and the panels once they are there.
+PanelsTarget TargetOfPanels(int64_t k, int64_t n, int64_t tile, int8_t* data, int32_t* col_sums);
+
 // The code of element (k, n) of packed panels.
 int8_t PanelsI8Code(const PanelsI8& panels, int64_t k, int64_t n);
 

@@ -11,9 +11,9 @@
 namespace octavo::kernels {
 namespace {
 
-// Columns that one task takes when each has its own scale: whole cache lines of a row, and few enough that the second
-// pass finds the values in cache.
-constexpr int64_t kColumnChunk = 128;
+// With a scale per column, blocks of up to this many values are read twice by one task, from the second cache; taller
+// ones in two phases of whole rows by all workers, because short runs of many rows waste pages and prefetches.
+constexpr int64_t kColumnChunk = 1024, kShortBlock = int64_t{256} << 10;
 constexpr int64_t kTaskValues = 16384;
 
 int64_t Ceil(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -119,27 +119,68 @@ class Fast {
 
   // One scale per column and run of block_rows rows.
   void Columns(ThreadPool& pool) const {
-    const int64_t chunks = Ceil(cols_, kColumnChunk), runs = Ceil(rows_, args_.block_rows);
+    const int64_t runs = Ceil(rows_, args_.block_rows), height = std::min(args_.block_rows, rows_);
+    const int64_t chunk = std::min(kColumnChunk, cols_), chunks = Ceil(cols_, chunk);
+    if (height * chunk > kShortBlock || runs * chunks < pool.size()) {
+      for (int64_t run = 0; run < runs; ++run) TallColumns(pool, run);
+      return;
+    }
     ForEach(pool, chunks * runs, [&](int64_t i) {
-      const int64_t c0 = i % chunks * kColumnChunk, c1 = std::min(c0 + kColumnChunk, cols_), block = i / chunks;
-      const int64_t r0 = block * args_.block_rows, r1 = std::min(r0 + args_.block_rows, rows_);
-      QuantizeTile tile = TileOf(args_, r0, r1, c0, c1);
+      const int64_t c0 = i % chunks * chunk, c1 = std::min(c0 + chunk, cols_), run = i / chunks;
+      const int64_t r0 = run * args_.block_rows, r1 = std::min(r0 + args_.block_rows, rows_);
       if (finds_scale()) {
         uint32_t best[kColumnChunk] = {};
-        AbsMaxColumnsAvx2(tile, best);
-        for (int64_t c = c0; c < c1; ++c) args_.scale.at(block, c) = FromAbsMax(best[c - c0]);
+        AbsMaxColumnsAvx2(TileOf(args_, r0, r1, c0, c1), best);
+        for (int64_t c = c0; c < c1; ++c) args_.scale.at(run, c) = FromAbsMax(best[c - c0]);
       }
       if (!makes_codes()) return;
       float factor[kColumnChunk], zero[kColumnChunk];
-      for (int64_t c = c0; c < c1; ++c) {
-        factor[c - c0] = Factor(args_.scale.at(block, c));
-        zero[c - c0] = has_zero() ? static_cast<float>(args_.zero.at(block, c)) : 0.0f;
-      }
-      tile.per_column = true;
-      tile.factor = factor;
-      if (has_zero()) tile.zero = zero;
-      QuantizeTileAvx2(tile);
+      ColumnFactors(run, c0, c1, factor, zero);
+      ColumnCodes(TileOf(args_, r0, r1, c0, c1), factor, zero);
     });
+  }
+
+  // One run of many rows: maxima of whole rows, each worker its own, then merged; then the codes, last rows first
+  // because they are still in cache.
+  void TallColumns(ThreadPool& pool, int64_t run) const {
+    const int64_t r0 = run * args_.block_rows, r1 = std::min(r0 + args_.block_rows, rows_);
+    const int64_t piece = std::clamp<int64_t>(kTaskValues / cols_, 1, 64), pieces = Ceil(r1 - r0, piece);
+    if (finds_scale()) {
+      std::vector<uint32_t> best(static_cast<size_t>(pool.size() * cols_));
+      std::atomic<int64_t> next = 0;
+      pool.Run([&](int worker, int) {
+        uint32_t* mine = best.data() + worker * cols_;
+        for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
+          AbsMaxColumnsAvx2(TileOf(args_, r0 + i * piece, std::min(r0 + (i + 1) * piece, r1), 0, cols_), mine);
+        }
+      });
+      for (int64_t c = 0; c < cols_; ++c) {
+        uint32_t bits = 0;
+        for (int w = 0; w < pool.size(); ++w) bits = std::max(bits, best[static_cast<size_t>(w * cols_ + c)]);
+        args_.scale.at(run, c) = FromAbsMax(bits);
+      }
+    }
+    if (!makes_codes()) return;
+    std::vector<float> factor(static_cast<size_t>(cols_)), zero(static_cast<size_t>(cols_));
+    ColumnFactors(run, 0, cols_, factor.data(), zero.data());
+    ForEach(pool, pieces, [&](int64_t i) {
+      const int64_t at = r0 + (pieces - 1 - i) * piece;
+      ColumnCodes(TileOf(args_, at, std::min(at + piece, r1), 0, cols_), factor.data(), zero.data());
+    });
+  }
+
+  void ColumnFactors(int64_t run, int64_t c0, int64_t c1, float* factor, float* zero) const {
+    for (int64_t c = c0; c < c1; ++c) {
+      factor[c - c0] = Factor(args_.scale.at(run, c));
+      zero[c - c0] = has_zero() ? static_cast<float>(args_.zero.at(run, c)) : 0.0f;
+    }
+  }
+
+  void ColumnCodes(QuantizeTile tile, const float* factor, const float* zero) const {
+    tile.per_column = true;
+    tile.factor = factor;
+    if (has_zero()) tile.zero = zero;
+    QuantizeTileAvx2(tile);
   }
 
   // Any other blocks: first all scales, then all codes, both cut into short pieces of rows.
