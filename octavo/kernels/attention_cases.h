@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "octavo/base/error.h"
 #include "octavo/kernels/attention.h"
 #include "octavo/kernels/attention_ref.h"
 #include "octavo/kernels/sample_rows.h"
@@ -229,5 +230,71 @@ inline ForwardOutput RunForward(const AttentionCase& problem, Isa isa, int threa
                    {AttentionCase::View(output.out, shape.query_heads, shape.v_dim), output.lse.data()});
   return output;
 }
+
+struct BackwardOutput {
+  SampleRows grad_query, grad_key, grad_value;
+  std::vector<float> grad_sinks;
+  bool operator==(const BackwardOutput& other) const {
+    return grad_query == other.grad_query && grad_key == other.grad_key && grad_value == other.grad_value &&
+           HashOf(grad_sinks) == HashOf(other.grad_sinks);
+  }
+};
+
+inline BackwardOutput RunBackward(const AttentionCase& problem, const ForwardOutput& forward, Isa isa,
+                                  int threads = 1) {
+  const AttentionShape& shape = problem.spec().shape;
+  const DType dtype = problem.spec().dtype;
+  ThreadPool pool(threads);
+  Workspace workspace;
+  BackwardOutput output{SampleRows(dtype, problem.tokens(), shape.query_heads * shape.qk_dim),
+                        SampleRows(dtype, problem.keys(), shape.kv_heads * shape.qk_dim),
+                        SampleRows(dtype, problem.keys(), shape.kv_heads * shape.v_dim),
+                        {}};
+  if (shape.sinks != nullptr) output.grad_sinks.resize(problem.sequences().size() * shape.query_heads);
+  AttentionGradients gradients;
+  gradients.out = AttentionCase::View(forward.out, shape.query_heads, shape.v_dim);
+  gradients.lse = forward.lse.data();
+  gradients.grad_out = AttentionCase::View(problem.grad_out(), shape.query_heads, shape.v_dim);
+  gradients.grad_query = AttentionCase::View(output.grad_query, shape.query_heads, shape.qk_dim);
+  gradients.grad_key = AttentionCase::View(output.grad_key, shape.kv_heads, shape.qk_dim);
+  gradients.grad_value = AttentionCase::View(output.grad_value, shape.kv_heads, shape.v_dim);
+  if (shape.sinks != nullptr) gradients.grad_sinks = output.grad_sinks.data();
+  AttentionBackward(pool, isa, workspace, problem.call(), gradients);
+  return output;
+}
+
+// The shape most tests start from.
+inline AttentionShape HeadsOf(int64_t query_heads, int64_t kv_heads, int64_t qk_dim, int64_t v_dim) {
+  AttentionShape shape;
+  shape.query_heads = query_heads;
+  shape.kv_heads = kv_heads;
+  shape.qk_dim = qk_dim;
+  shape.v_dim = v_dim;
+  shape.scale = 1 / std::sqrt(static_cast<float>(qk_dim));
+  return shape;
+}
+
+inline CaseSpec With(const AttentionShape& shape, std::vector<SegmentSpec> segments) {
+  CaseSpec spec;
+  spec.shape = shape;
+  spec.segments = std::move(segments);
+  return spec;
+}
+
+struct NamedCase {
+  const char* name;
+  CaseSpec spec;
+};
+
+inline std::string Describe(const NamedCase& named) {
+  const AttentionShape& s = named.spec.shape;
+  std::string text = fmt::format("{}: heads {}/{} widths {}/{} window {} chunk {} cap {} format {}{}:", named.name,
+                                 s.query_heads, s.kv_heads, s.qk_dim, s.v_dim, s.window, s.chunk, s.soft_cap,
+                                 Info(named.spec.key_form.format).name, named.spec.paged ? " paged" : "");
+  for (const SegmentSpec& g : named.spec.segments) text += fmt::format(" {}x{}", g.queries, g.keys);
+  return text;
+}
+
+inline constexpr float kOwnSinks = 0;  // its address in a spec asks for the case's own sinks
 
 }  // namespace octavo::kernels

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "octavo/kernels/attention_impl.h"
+#include "octavo/kernels/attention_mask_avx2.h"
 #include "octavo/kernels/attention_rows_avx2.h"
 #include "octavo/kernels/attention_running_avx2.h"
 #include "octavo/kernels/attention_tile_avx2.h"
@@ -9,13 +10,6 @@
 
 namespace octavo::kernels {
 namespace {
-
-// The keys that the rows of one panel see, per lane and together.
-struct PanelMask {
-  alignas(32) int32_t begin[kPanel], end[kPanel];
-  int64_t any_begin, any_end;  // some lane sees these
-  int64_t all_begin, all_end;  // every lane sees these
-};
 
 struct Panels {
   const ForwardTask* task;
@@ -69,10 +63,7 @@ void SetMask(const Panels& p, int64_t panel, PanelMask& mask) {
     mask.begin[lane] = static_cast<int32_t>(seen.begin);
     mask.end[lane] = static_cast<int32_t>(seen.end);
   }
-  mask.any_begin = mask.begin[0];
-  mask.all_begin = mask.begin[kPanel - 1];
-  mask.all_end = mask.end[0];
-  mask.any_end = mask.end[kPanel - 1];
+  mask.Close();
 }
 
 void PackQueries(const Panels& p) {
@@ -128,10 +119,7 @@ void MaskScores(const Panels& p, const PanelMask& mask, int64_t k0, int64_t begi
         _mm256_store_ps(at, minus_inf);
         continue;
       }
-      const __m256i first = _mm256_load_si256(reinterpret_cast<const __m256i*>(mask.begin + half));
-      const __m256i last = _mm256_load_si256(reinterpret_cast<const __m256i*>(mask.end + half));
-      const __m256i seen = _mm256_andnot_si256(_mm256_cmpgt_epi32(first, k), _mm256_cmpgt_epi32(last, k));
-      _mm256_store_ps(at, Select8(_mm256_castsi256_ps(seen), _mm256_load_ps(at), minus_inf));
+      _mm256_store_ps(at, Select8(mask.Sees(half, k), _mm256_load_ps(at), minus_inf));
     }
   }
 }
@@ -173,12 +161,11 @@ void Softmax8(float* z, float* m, float* l, float* factor) {
 
 void PanelBlock(const Panels& p, int64_t panel, int64_t k0) {
   const PanelMask& mask = p.mask[panel];
-  const int64_t begin = mask.any_begin > k0 ? mask.any_begin - k0 : 0;
-  const int64_t end = mask.any_end < k0 + kKeyBlock ? mask.any_end - k0 : kKeyBlock;
+  const int64_t begin = mask.BlockBegin(k0), end = mask.BlockEnd(k0);
   if (begin >= end) return;
   const AttentionShape& shape = p.task->call->shape;
   Scores(p, p.query + panel * kPanel * RoundUp(shape.qk_dim, kPanel), begin, end);
-  if (mask.all_begin > k0 || mask.all_end < k0 + kKeyBlock) MaskScores(p, mask, k0, begin, end);
+  if (!mask.Whole(k0)) MaskScores(p, mask, k0, begin, end);
   alignas(32) float factor[kPanel];
   const int64_t row = panel * kPanel;
   for (int64_t half = 0; half < kPanel; half += 8) {

@@ -7,43 +7,19 @@
 namespace octavo::kernels {
 namespace {
 
-const float kSinks = 0;  // its address in a spec asks for the case's own sinks
-
-AttentionShape Heads(int64_t query_heads, int64_t kv_heads, int64_t qk_dim, int64_t v_dim) {
-  AttentionShape shape;
-  shape.query_heads = query_heads;
-  shape.kv_heads = kv_heads;
-  shape.qk_dim = qk_dim;
-  shape.v_dim = v_dim;
-  shape.scale = 1 / std::sqrt(static_cast<float>(qk_dim));
-  return shape;
-}
-
-struct Named {
-  const char* name;
-  CaseSpec spec;
-};
-
-CaseSpec With(AttentionShape shape, std::vector<SegmentSpec> segments) {
-  CaseSpec spec;
-  spec.shape = shape;
-  spec.segments = std::move(segments);
-  return spec;
-}
-
 // Every feature at least once, lengths around every block border, each alone and together.
-std::vector<Named> Cases() {
-  std::vector<Named> cases;
-  for (int64_t t : {1, 2, 63, 64, 65, 130}) cases.push_back({"length", With(Heads(2, 2, 16, 16), {{t, t, 0}})});
-  for (int64_t t : {1023, 1024, 1025}) cases.push_back({"super-block", With(Heads(1, 1, 8, 8), {{t, t, 0}})});
-  cases.push_back({"three super-blocks", With(Heads(2, 1, 8, 24), {{2100, 2100, 0}})});
+std::vector<NamedCase> Cases() {
+  std::vector<NamedCase> cases;
+  for (int64_t t : {1, 2, 63, 64, 65, 130}) cases.push_back({"length", With(HeadsOf(2, 2, 16, 16), {{t, t, 0}})});
+  for (int64_t t : {1023, 1024, 1025}) cases.push_back({"super-block", With(HeadsOf(1, 1, 8, 8), {{t, t, 0}})});
+  cases.push_back({"three super-blocks", With(HeadsOf(2, 1, 8, 24), {{2100, 2100, 0}})});
   for (int64_t d : {1, 5, 33, 80, 300, 513}) {
-    cases.push_back({"widths", With(Heads(2, 2, d, d == 300 ? 7 : d), {{70, 70, 0}})});
+    cases.push_back({"widths", With(HeadsOf(2, 2, d, d == 300 ? 7 : d), {{70, 70, 0}})});
   }
-  cases.push_back({"mla", With(Heads(4, 4, 192, 128), {{90, 90, 0}})});
-  cases.push_back({"grouped", With(Heads(6, 2, 32, 16), {{100, 100, 0}})});
-  cases.push_back({"one key head", With(Heads(5, 1, 32, 16), {{67, 67, 0}})});
-  AttentionShape shape = Heads(4, 2, 16, 16);
+  cases.push_back({"mla", With(HeadsOf(4, 4, 192, 128), {{90, 90, 0}})});
+  cases.push_back({"grouped", With(HeadsOf(6, 2, 32, 16), {{100, 100, 0}})});
+  cases.push_back({"one key head", With(HeadsOf(5, 1, 32, 16), {{67, 67, 0}})});
+  AttentionShape shape = HeadsOf(4, 2, 16, 16);
   shape.causal = false;
   cases.push_back({"both directions", With(shape, {{100, 150, 0}, {3, 1100, 0}})});
   shape.window = 10;
@@ -58,23 +34,23 @@ std::vector<Named> Cases() {
   shape.chunk = 0;
   shape.soft_cap = 5;
   cases.push_back({"soft cap", With(shape, {{130, 130, 0}, {2, 90, -1}})});
-  shape.sinks = &kSinks;
+  shape.sinks = &kOwnSinks;
   cases.push_back({"sinks and soft cap", With(shape, {{130, 130, 0}, {1, 90, -1}})});
   shape.soft_cap = 0;
   cases.push_back({"sinks", With(shape, {{130, 130, 0}, {2, 1090, -1}, {3, 0, 0}})});
   cases.push_back(
-      {"packed", With(Heads(2, 1, 24, 24), {{65, 65, 0}, {1, 1, 0}, {0, 5, 0}, {200, 200, 0}, {7, 77, -1}})});
+      {"packed", With(HeadsOf(2, 1, 24, 24), {{65, 65, 0}, {1, 1, 0}, {0, 5, 0}, {200, 200, 0}, {7, 77, -1}})});
   for (int64_t rows = 1; rows <= 9; ++rows)
-    cases.push_back({"few rows", With(Heads(rows, 1, 40, 72), {{1, 1100, -1}})});
+    cases.push_back({"few rows", With(HeadsOf(rows, 1, 40, 72), {{1, 1100, -1}})});
   cases.push_back(
-      {"few rows of several queries", With(Heads(2, 1, 16, 16), {{3, 70, -1}, {4, 64, -1}, {2, 1025, -1}})});
+      {"few rows of several queries", With(HeadsOf(2, 1, 16, 16), {{3, 70, -1}, {4, 64, -1}, {2, 1025, -1}})});
   const KvForm forms[] = {
       {Format::kBF16, false, true},  {Format::kF16, false, true},      {Format::kInt8, false, true},
       {Format::kInt8, false, false}, {Format::kInt4, false, true},     {Format::kInt4, true, true},
       {Format::kInt4, true, false},  {Format::kF8E4M3FN, false, true}, {Format::kF8E5M2, false, false}};
   for (const KvForm& form : forms) {
     for (int64_t width : {64, 19}) {
-      CaseSpec spec = With(Heads(4, 2, width, width), {{70, 100, -1}, {1, 200, -1}, {2, 77, -1}});
+      CaseSpec spec = With(HeadsOf(4, 2, width, width), {{70, 100, -1}, {1, 200, -1}, {2, 77, -1}});
       spec.key_form = form;
       spec.value_form = form;
       cases.push_back({"stored form", spec});
@@ -82,31 +58,22 @@ std::vector<Named> Cases() {
       cases.push_back({"stored form in pages", spec});
     }
   }
-  CaseSpec mixed = With(Heads(4, 2, 48, 32), {{70, 1100, -1}, {1, 1200, -1}});
+  CaseSpec mixed = With(HeadsOf(4, 2, 48, 32), {{70, 1100, -1}, {1, 1200, -1}});
   mixed.key_form = forms[2];
   mixed.value_form = forms[5];
   mixed.paged = true;
   mixed.dtype = DType::kBF16;
-  mixed.shape.sinks = &kSinks;
+  mixed.shape.sinks = &kOwnSinks;
   mixed.shape.window = 500;
   cases.push_back({"everything", mixed});
   return cases;
-}
-
-std::string Describe(const Named& named) {
-  const AttentionShape& s = named.spec.shape;
-  std::string text = fmt::format("{}: heads {}/{} widths {}/{} window {} chunk {} cap {} format {}{}:", named.name,
-                                 s.query_heads, s.kv_heads, s.qk_dim, s.v_dim, s.window, s.chunk, s.soft_cap,
-                                 Info(named.spec.key_form.format).name, named.spec.paged ? " paged" : "");
-  for (const SegmentSpec& g : named.spec.segments) text += fmt::format(" {}x{}", g.queries, g.keys);
-  return text;
 }
 
 bool HasAvx2() { return ChooseIsa().isa == Isa::kAvx2; }
 
 TEST(AttentionForward, FastEqualsReference) {
   if (!HasAvx2()) GTEST_SKIP() << "no avx2 here";
-  for (const Named& named : Cases()) {
+  for (const NamedCase& named : Cases()) {
     const AttentionCase problem(named.spec);
     const ForwardOutput reference = RunForward(problem, Isa::kReference);
     for (int threads : {1, 3}) {
@@ -116,7 +83,7 @@ TEST(AttentionForward, FastEqualsReference) {
 }
 
 TEST(AttentionForward, AgreesWithTheFormulaInDouble) {
-  for (const Named& named : Cases()) {
+  for (const NamedCase& named : Cases()) {
     const AttentionCase problem(named.spec);
     const ForwardOutput found = RunForward(problem, ChooseIsa().isa, 2);
     const AttentionCall call = problem.call();
@@ -146,8 +113,8 @@ TEST(AttentionForward, AgreesWithTheFormulaInDouble) {
 
 // Any split of the queries into calls gives the rows of the whole.
 TEST(AttentionForward, ChunksOfAPrefillAreItsRows) {
-  AttentionShape shape = Heads(4, 2, 32, 16);
-  shape.sinks = &kSinks;
+  AttentionShape shape = HeadsOf(4, 2, 32, 16);
+  shape.sinks = &kOwnSinks;
   for (int64_t window : {0, 300}) {
     shape.window = window;
     CaseSpec spec = With(shape, {{1300, 1300, 0}});
@@ -174,8 +141,8 @@ TEST(AttentionForward, ChunksOfAPrefillAreItsRows) {
 }
 
 TEST(AttentionForward, ThreadsDoNotMatter) {
-  for (const CaseSpec& spec : {With(Heads(6, 2, 32, 32), {{300, 300, 0}, {1, 5000, -1}, {40, 1100, -1}}),
-                               With(Heads(1, 1, 16, 16), {{1, 9000, -1}})}) {
+  for (const CaseSpec& spec : {With(HeadsOf(6, 2, 32, 32), {{300, 300, 0}, {1, 5000, -1}, {40, 1100, -1}}),
+                               With(HeadsOf(1, 1, 16, 16), {{1, 9000, -1}})}) {
     const AttentionCase problem(spec);
     const ForwardOutput expected = RunForward(problem, ChooseIsa().isa, 1);
     for (int threads : {2, 3, 7}) EXPECT_TRUE(RunForward(problem, ChooseIsa().isa, threads) == expected) << threads;
@@ -183,7 +150,7 @@ TEST(AttentionForward, ThreadsDoNotMatter) {
 }
 
 TEST(AttentionForward, ASequenceInABatchIsTheSequenceAlone) {
-  CaseSpec spec = With(Heads(4, 2, 24, 24), {{33, 33, 0}, {1100, 1100, 0}, {1, 1300, -1}, {90, 200, -1}});
+  CaseSpec spec = With(HeadsOf(4, 2, 24, 24), {{33, 33, 0}, {1100, 1100, 0}, {1, 1300, -1}, {90, 200, -1}});
   for (bool paged : {false, true}) {
     spec.paged = paged;
     const AttentionCase batch(spec);
@@ -204,7 +171,7 @@ TEST(AttentionForward, ASequenceInABatchIsTheSequenceAlone) {
 
 TEST(AttentionForward, QuantizedKeysAreTheirDequantizedNumbers) {
   for (Format format : {Format::kInt8, Format::kInt4, Format::kF8E4M3FN, Format::kF8E5M2, Format::kBF16}) {
-    CaseSpec spec = With(Heads(4, 2, 48, 32), {{100, 1100, -1}, {1, 300, -1}});
+    CaseSpec spec = With(HeadsOf(4, 2, 48, 32), {{100, 1100, -1}, {1, 300, -1}});
     spec.key_form = {format, format == Format::kInt4, true};
     spec.value_form = {format, false, false};
     const AttentionCase stored(spec);
@@ -232,7 +199,7 @@ TEST(AttentionForward, QuantizedKeysAreTheirDequantizedNumbers) {
 }
 
 TEST(AttentionForward, RowsThatSeeNothingGiveZero) {
-  AttentionShape shape = Heads(2, 1, 16, 16);
+  AttentionShape shape = HeadsOf(2, 1, 16, 16);
   shape.causal = false;
   shape.window = 4;
   for (Isa isa : {Isa::kReference, ChooseIsa().isa}) {
@@ -249,7 +216,7 @@ TEST(AttentionForward, RowsThatSeeNothingGiveZero) {
 
 // Without a mask the order of the keys is a matter of bits only: other blocks, other super-blocks, other bits.
 TEST(AttentionForward, AnotherOrderOfBlocksWouldShow) {
-  AttentionShape shape = Heads(1, 1, 16, 16);
+  AttentionShape shape = HeadsOf(1, 1, 16, 16);
   shape.causal = false;
   const CaseSpec spec = With(shape, {{4, 2048, 0}});
   const AttentionCase problem(spec);
@@ -277,8 +244,8 @@ TEST(AttentionForward, AnotherOrderOfBlocksWouldShow) {
 
 // These numbers change when any order of summation changes; both compilers and both instruction sets give them.
 TEST(AttentionForward, KnownHash) {
-  AttentionShape shape = Heads(4, 2, 40, 24);
-  shape.sinks = &kSinks;
+  AttentionShape shape = HeadsOf(4, 2, 40, 24);
+  shape.sinks = &kOwnSinks;
   shape.soft_cap = 20;
   CaseSpec spec = With(shape, {{1100, 1100, 0}, {1, 2500, -1}});
   const AttentionCase problem(spec);

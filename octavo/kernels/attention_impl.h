@@ -61,4 +61,52 @@ void ForwardFewAvx2(const ForwardTask& task, float* scratch);
 // the rows.
 void MergeRowsAvx2(const ForwardTask& task, float* scratch);
 
+// ---- backward ----
+//
+// Queries stand in blocks of 64 at positions 64 i …: block b of a unit holds rows 64 b … 64 b + 63, row 0 being the
+// position FirstRow(sequence). Rows without a query weigh nothing.
+
+inline constexpr int64_t kQueryBlock = 64;
+
+static inline int64_t FirstRow(const AttentionSequence& sequence) {
+  return sequence.position / kQueryBlock * kQueryBlock;
+}
+static inline int64_t QueryBlocks(const AttentionSequence& sequence) {
+  return (RoundUp(sequence.position + sequence.query_count, kQueryBlock) - FirstRow(sequence)) / kQueryBlock;
+}
+static inline int64_t KeyBlocks(const AttentionSequence& sequence) {
+  return RoundUp(sequence.kv_length, kKeyBlock) / kKeyBlock;
+}
+
+// The gradients of one sequence and key head.
+struct BackwardUnit {
+  const AttentionCall* call = nullptr;
+  const AttentionGradients* gradients = nullptr;
+  int64_t sequence_index = 0;
+  int64_t kv_head = 0;
+  float* keys = nullptr;   // KeySideFloats: packed blocks, then the sums of grad_key and grad_value
+  float* heads = nullptr;  // QuerySideFloats for each head of the group; for one head only when they take turns
+  bool one_head = false;
+
+  const AttentionSequence& sequence() const { return call->sequences[sequence_index]; }
+  int64_t group() const { return call->shape.query_heads / call->shape.kv_heads; }
+};
+
+int64_t KeySideFloats(const AttentionShape& shape, const AttentionSequence& sequence);
+int64_t QuerySideFloats(const AttentionShape& shape, const AttentionSequence& sequence);
+int64_t BackwardScratchAvx2(const AttentionShape& shape);
+
+// Steps, all over ranges of blocks. First the packing:
+void PackKeySideAvx2(const BackwardUnit& unit, int64_t begin, int64_t end);
+void PackQuerySideAvx2(const BackwardUnit& unit, int64_t head, int64_t begin, int64_t end);
+// adds what `head` gives to grad_key and grad_value of key blocks, and with `queries` to grad_query (then the key
+// blocks must come in ascending order);
+void AddKeyBlocksAvx2(const BackwardUnit& unit, int64_t head, int64_t begin, int64_t end, bool queries, float* scratch);
+// or only grad_query of query blocks;
+void AddQueryBlocksAvx2(const BackwardUnit& unit, int64_t head, int64_t begin, int64_t end, float* scratch);
+// and the results.
+void StoreGradKeysAvx2(const BackwardUnit& unit, int64_t begin, int64_t end);
+void StoreGradQueriesAvx2(const BackwardUnit& unit, int64_t head, int64_t begin, int64_t end);
+void StoreGradSinkAvx2(const BackwardUnit& unit, int64_t head);
+
 }  // namespace octavo::kernels

@@ -29,6 +29,14 @@ inline double OracleScore(const OracleInput& in, int64_t i, int64_t k) {
   return in.shape.soft_cap > 0 ? in.shape.soft_cap * std::tanh(z / in.shape.soft_cap) : z;
 }
 
+inline bool OracleSees(const OracleInput& in, int64_t i, int64_t k) {
+  const AttentionShape& s = in.shape;
+  const int64_t q = in.position + i;
+  if (s.causal && k > q) return false;
+  if (s.window > 0 && (q - k >= s.window || (!s.causal && k - q >= s.window))) return false;
+  return s.chunk == 0 || k / s.chunk >= q / s.chunk;
+}
+
 inline OracleOutput OracleForward(const OracleInput& in) {
   const double inf = std::numeric_limits<double>::infinity();
   OracleOutput result{std::vector<double>(in.queries * in.shape.v_dim), std::vector<double>(in.queries)};
@@ -36,12 +44,7 @@ inline OracleOutput OracleForward(const OracleInput& in) {
     std::vector<double> z(in.keys, -inf);
     double top = in.shape.sinks != nullptr ? in.sink : -inf;
     for (int64_t k = 0; k < in.keys; ++k) {
-      const int64_t q = in.position + i;
-      const AttentionShape& s = in.shape;
-      const bool seen = (!s.causal || k <= q) &&
-                        (s.window == 0 || (q - k < s.window && (s.causal || k - q < s.window))) &&
-                        (s.chunk == 0 || k / s.chunk >= q / s.chunk);
-      if (seen) z[k] = OracleScore(in, i, k);
+      if (OracleSees(in, i, k)) z[k] = OracleScore(in, i, k);
       top = std::max(top, z[k]);
     }
     if (top == -inf) {
@@ -59,6 +62,40 @@ inline OracleOutput OracleForward(const OracleInput& in) {
     result.lse[i] = top + std::log(sum);
   }
   return result;
+}
+
+struct OracleGradients {
+  std::vector<double> query, key, value;
+  double sink = 0;
+};
+
+// Gradients of sum(grad_out * out), straight from the formulas.
+inline OracleGradients OracleBackward(const OracleInput& in, const std::vector<double>& grad_out) {
+  const OracleOutput forward = OracleForward(in);
+  const AttentionShape& s = in.shape;
+  OracleGradients g{std::vector<double>(in.query.size()), std::vector<double>(in.key.size()),
+                    std::vector<double>(in.value.size())};
+  for (int64_t i = 0; i < in.queries; ++i) {
+    double d = 0;
+    for (int64_t c = 0; c < s.v_dim; ++c) d += grad_out[i * s.v_dim + c] * forward.out[i * s.v_dim + c];
+    if (s.sinks != nullptr) g.sink -= std::exp(in.sink - forward.lse[i]) * d;
+    for (int64_t k = 0; k < in.keys; ++k) {
+      if (!OracleSees(in, i, k)) continue;
+      const double z = OracleScore(in, i, k), p = std::exp(z - forward.lse[i]);
+      double dp = 0;
+      for (int64_t c = 0; c < s.v_dim; ++c) {
+        dp += grad_out[i * s.v_dim + c] * in.value[k * s.v_dim + c];
+        g.value[k * s.v_dim + c] += p * grad_out[i * s.v_dim + c];
+      }
+      double ds = p * (dp - d) * s.scale;
+      if (s.soft_cap > 0) ds *= 1 - (z / s.soft_cap) * (z / s.soft_cap);
+      for (int64_t c = 0; c < s.qk_dim; ++c) {
+        g.query[i * s.qk_dim + c] += ds * in.key[k * s.qk_dim + c];
+        g.key[k * s.qk_dim + c] += ds * in.query[i * s.qk_dim + c];
+      }
+    }
+  }
+  return g;
 }
 
 // What the oracle needs of one sequence and head of a case; keys and values as attention reads them.

@@ -45,7 +45,8 @@ OCTAVO_INLINE __m256 Exp8(__m256 x) {
   return _mm256_andnot_ps(Less8(x, Fill8(math::kExpLow)), y);
 }
 
-// Exp8 for x <= 0 (or NaN), the case of softmax: one scaling is enough and nothing overflows. Same bits as Exp8.
+// Exp8 for x < 88 (or NaN), the case of softmax, where x is at most a rounding error above 0: one scaling is enough.
+// Same bits as Exp8 there, no meaning beyond.
 OCTAVO_INLINE __m256 ExpNotPositive8(__m256 x) {
   __m256 t;
   const __m256 p = ExpMantissa8(x, Fill8(math::kRound + 127.0f), &t);  // the low bits of t are n + 127 at once

@@ -190,7 +190,7 @@ TEST_F(MathAvx2, ExpOfNotPositiveEqualsExp) {
   const ScopedFloatMode mode;
   std::vector<float> grid;
   for (float x : DenseGrid()) {
-    if (!(x > 0)) grid.push_back(x);
+    if (!(x > 87.5f)) grid.push_back(x);
   }
   std::vector<float> reference(grid.size()), fast(grid.size());
   ApplyMath(MathFunction::kExp, Isa::kReference, grid.data(), reference.data(), static_cast<int64_t>(grid.size()));
