@@ -37,8 +37,8 @@ Sorted SortTokens(const ScatterArgs& args) {
   std::vector<int32_t> leaf_of(tokens);  // a number that grows with each leaf of each sequence
   int32_t next = 0;
   const auto number = [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) leaf_of[t] = next + static_cast<int32_t>((t - begin) / kLeaf);
-    next += static_cast<int32_t>((end - begin + kLeaf - 1) / kLeaf);
+    for (int64_t t = begin; t < end; ++t) leaf_of[t] = next + static_cast<int32_t>((t - begin) / kTokenLeaf);
+    next += static_cast<int32_t>((end - begin + kTokenLeaf - 1) / kTokenLeaf);
   };
   if (args.sequences.count == 0) number(0, tokens);
   for (int64_t s = 0; s < args.sequences.count; ++s) {

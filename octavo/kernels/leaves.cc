@@ -7,7 +7,7 @@ namespace octavo::kernels {
 std::vector<Leaf> LeavesOf(const Sequences& sequences, int64_t tokens) {
   std::vector<Leaf> leaves;
   const auto cut = [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; at += kLeaf) leaves.push_back({at, std::min(at + kLeaf, end)});
+    for (int64_t at = begin; at < end; at += kTokenLeaf) leaves.push_back({at, std::min(at + kTokenLeaf, end)});
   };
   if (sequences.count == 0) cut(0, tokens);
   for (int64_t s = 0; s < sequences.count; ++s) cut(sequences.begin[s], sequences.begin[s + 1]);

@@ -39,7 +39,7 @@ struct Sequences {
 };
 
 // Tokens of one leaf of a sum over tokens (rule R2).
-inline constexpr int64_t kLeaf = 256;
+inline constexpr int64_t kTokenLeaf = 256;
 
 // The checks at a kernel's door. `op` and `name` go into the error's text.
 void CheckRows(const char* op, const char* name, const ConstRows& m);  // f32 or bf16; sizes, stride and data agree
