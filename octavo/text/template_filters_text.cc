@@ -229,7 +229,7 @@ Value FilterToJson(Interpreter& interpreter, const Value& value, Arguments& args
     if (width > 1024) interpreter.FailLimit("an indent of tojson is wider than 1024");
     options.indent = std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   }
-  if (options.indent) options.item_separator = ",";
+  if (options.indent) options.item_separator.assign(1, ',');
   if (!given[2].missing() && !given[2].none()) {
     options.item_separator = SeparatorAt(interpreter, given[2], 0);
     options.key_separator = SeparatorAt(interpreter, given[2], 1);

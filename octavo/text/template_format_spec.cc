@@ -41,7 +41,7 @@ std::string PadNumber(bool negative, const std::string& prefix, std::string digi
     // Zeros that fill the width are grouped too.
     std::string grouped = Group(digits, spec.grouping, every);
     while (spec.align == '=' && spec.fill == "0" && head.size() + grouped.size() < width) {
-      digits.insert(0, "0");
+      digits.insert(digits.begin(), '0');
       grouped = Group(digits, spec.grouping, every);
     }
     digits = grouped;
@@ -178,8 +178,8 @@ std::string FormatInteger(int64_t value, const FormatSpec& spec) {
   // %.5d pads with zeros.
   if (spec.precision > static_cast<int64_t>(digits.size()))
     digits.insert(0, static_cast<size_t>(spec.precision) - digits.size(), '0');
-  std::string prefix;
-  if (spec.alternate && base != 10) prefix = base == 16 ? "0x" : base == 8 ? "0o" : "0b";
+  const std::string_view letter = base == 16 ? "0x" : base == 8 ? "0o" : "0b";
+  std::string prefix(spec.alternate && base != 10 ? letter : std::string_view());
   if (spec.type == 'X') {
     Upper(&digits);
     Upper(&prefix);

@@ -91,7 +91,7 @@ std::string FormatFixed(double value, int precision, bool alternate) {
 std::string FormatScientific(double value, int precision, bool alternate) {
   if (!std::isfinite(value)) return NotFinite(value);
   std::string result = ToChars(value, std::chars_format::scientific, precision);
-  if (alternate && precision == 0) result.insert(result.find('e'), ".");
+  if (alternate && precision == 0) result.insert(result.begin() + static_cast<std::ptrdiff_t>(result.find('e')), '.');
   return result;
 }
 

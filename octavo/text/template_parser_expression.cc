@@ -415,7 +415,7 @@ ExprPtr Parser::ParseFilter(ExprPtr node, bool start_inline) {
     start_inline = false;
     ExprPtr filter = Make(ExprKind::kFilter, Here());
     filter->name = ExpectIdentifier();
-    while (SkipOperator(".")) filter->name += "." + ExpectIdentifier();
+    while (SkipOperator(".")) filter->name.append(1, '.').append(ExpectIdentifier());
     filter->args.emplace();
     if (IsOperator("(")) filter->args = ParseCallArgs();
     Add(filter.get(), std::move(node));
@@ -431,7 +431,7 @@ ExprPtr Parser::ParseTest(ExprPtr node) {
   const bool negated = SkipName("not");
   ExprPtr test = Make(ExprKind::kTest, place);
   test->name = ExpectIdentifier();
-  while (SkipOperator(".")) test->name += "." + ExpectIdentifier();
+  while (SkipOperator(".")) test->name.append(1, '.').append(ExpectIdentifier());
   Add(test.get(), std::move(node));
   test->args.emplace();
   const bool operand = Current().type == Token::kName || Current().type == Token::kString ||
