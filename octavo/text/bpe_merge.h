@@ -1,0 +1,91 @@
+// The merge loop of byte pair encoding: of all neighbours that have a merge, the one of lowest rank (leftmost first) is
+// merged, until none is left. Used by bpe.cc. Three ways with one result: few symbols are searched in place, many go
+// through a heap over a linked list, and MergeReference states the rule in ten lines for the tests.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace octavo::text {
+
+constexpr int32_t kNoRank = INT32_MAX;
+
+struct Merge {
+  int32_t rank = kNoRank;
+  int32_t id = -1;  // the merged token
+};
+
+// (left, right) -> merge. Open addressing; immutable once filled.
+class MergeMap {
+ public:
+  explicit MergeMap(size_t count = 0);
+  // The last merge of a pair counts.
+  void Set(int32_t left, int32_t right, Merge merge);
+  Merge Find(int32_t left, int32_t right) const {
+    const uint64_t key = Key(left, right);
+    size_t slot = Hash(key);
+    while (true) {
+      const Slot& entry = slots_[slot];
+      if (entry.key == key) return entry.merge;
+      if (entry.key == kEmpty) return {};
+      slot = (slot + 1) & mask_;
+    }
+  }
+  size_t size() const { return count_; }
+  // Adds to `out` the merges whose result drop(id) does not name; true when it named one.
+  template <typename Drop>
+  bool CopyWithout(Drop drop, MergeMap& out) const {
+    bool dropped = false;
+    for (const Slot& slot : slots_) {
+      if (slot.key == kEmpty) continue;
+      if (drop(slot.merge.id)) {
+        dropped = true;
+      } else {
+        out.Set(static_cast<int32_t>(slot.key >> 32), static_cast<int32_t>(slot.key & 0xFFFFFFFF), slot.merge);
+      }
+    }
+    return dropped;
+  }
+
+ private:
+  struct Slot {
+    uint64_t key;
+    Merge merge;
+  };
+  static constexpr uint64_t kEmpty = UINT64_MAX;
+  static uint64_t Key(int32_t left, int32_t right) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+  }
+  size_t Hash(uint64_t key) const { return (key * 0x9E3779B97F4A7C15ULL) >> shift_; }
+
+  std::vector<Slot> slots_;
+  size_t mask_ = 0;
+  int shift_ = 0;
+  size_t count_ = 0;
+};
+
+// One symbol on its way: a token and where it starts in the word.
+struct Symbol {
+  int32_t id;
+  uint32_t begin;
+};
+
+// Buffers of the merge loops, kept between words.
+struct MergeScratch {
+  std::vector<Merge> pairs;    // the merge of each symbol with its right neighbour
+  std::vector<int32_t> ranks;  // their ranks, for the search in place
+  std::vector<uint32_t> next, previous;
+  std::vector<uint64_t> heap;  // rank << 32 | position
+};
+
+// Up to this many symbols are searched in place.
+constexpr size_t kFewSymbols = 96;
+
+// Merges `symbols` in place. `pairs` of the scratch must hold the merge of each symbol with the next one.
+void MergeSymbols(const MergeMap& merges, std::vector<Symbol>& symbols, MergeScratch& scratch);
+
+// The same from the definition, quadratic.
+void MergeReference(const MergeMap& merges, std::vector<Symbol>& symbols);
+
+}  // namespace octavo::text
