@@ -1,0 +1,272 @@
+#include "octavo/quant/provider.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "octavo/base/error.h"
+#include "octavo/quant/recipe.h"
+#include "octavo/quant/test_model.h"
+
+namespace octavo::quant {
+namespace {
+
+constexpr int64_t kBatch = TestModel::kBatch, kTokens = TestModel::kTokens, kWidth = TestModel::kWidth;
+
+struct Machine {
+  explicit Machine(int threads = 2) : pool(threads), context(pool, kernels::ChooseIsa().isa, workspace) {}
+  ThreadPool pool;
+  kernels::Workspace workspace;
+  ops::Context context;
+};
+
+Plan PlanFor(const TestModel& model, const std::vector<Rule>& rules) {
+  return MakePlan([&](ops::Context& context) { model.DryRun(context); }, RuleSet(rules));
+}
+
+std::vector<Rule> Rules(std::string_view text) { return ParseRules(Yaml::Parse(text, "rules.yml")); }
+
+// Every recipe that needs no file, with options that fit the small model.
+std::vector<std::pair<std::string, std::vector<Rule>>> AllRecipes() {
+  std::vector<std::pair<std::string, std::vector<Rule>>> result;
+  for (const Recipe& recipe : BuiltInRecipes()) {
+    if (recipe.name == "intmp") continue;
+    Options options;
+    if (recipe.name == "w4a8") options = {{"quantization_group_size", "32"}};
+    result.emplace_back(recipe.file, RulesOf(recipe, options));
+  }
+  return result;
+}
+
+struct Step {
+  Tensor out, grad_x;
+  std::vector<Tensor> grads;
+};
+
+Step Train(Machine& machine, const TestModel& model, const Plan& plan, const Tensor& x, const Tensor& grad,
+           MacCount* macs = nullptr) {
+  Provider provider(plan, {.macs = macs});
+  ops::Tape tape;
+  machine.context.interceptor = &provider;
+  machine.context.tape = &tape;
+  const ops::Var leaf = tape.Leaf(x);
+  const ops::Var out = model.Run(machine.context, leaf);
+  tape.Run(machine.context, out, grad);
+  machine.context.interceptor = nullptr;
+  machine.context.tape = nullptr;
+  Step step{out.value, tape.Grad(leaf), {}};
+  for (const auto* list : {&model.up, &model.down}) {
+    for (const ops::Parameter& parameter : *list) step.grads.push_back(tape.Grad(parameter));
+  }
+  step.grads.push_back(tape.Grad(model.head));
+  return step;
+}
+
+double RelativeError(const Tensor& found, const Tensor& expected) {
+  const std::vector<float> a = found.ToVector<float>(), b = expected.ToVector<float>();
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    size += static_cast<double>(b[i]) * b[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+const Tensor& Input() {
+  static const Tensor x = RandomTensor({kBatch, kTokens, kWidth}, 1, 0.3f);
+  return x;
+}
+const Tensor& OutputGrad() {
+  static const Tensor grad = RandomTensor({kBatch, kTokens, TestModel::kVocabulary}, 2);
+  return grad;
+}
+
+TEST(Provider, AnInt8StepRunsOnIntegerKernelsOnly) {
+  const TestModel model;
+  const Plan plan = PlanFor(model, RulesOf(FindRecipe("int8", true), {}));
+  Machine machine;
+  MacCount macs;
+  Train(machine, model, plan, Input(), OutputGrad(), &macs);
+  int64_t planned = 0;
+  for (const SitePlan& site : plan.sites) planned += site.treatment ? 3 * site.macs : 0;
+  EXPECT_GT(planned, 0);
+  EXPECT_EQ(macs.integer, planned);
+  EXPECT_EQ(macs.floating, 0);
+}
+
+TEST(Provider, EveryRecipeStaysNearFloatInBothDirections) {
+  const TestModel model;
+  Machine machine;
+  const Step exact = Train(machine, model, PlanFor(model, {}), Input(), OutputGrad());
+  for (const auto& [name, rules] : AllRecipes()) {
+    const Step step = Train(machine, model, PlanFor(model, rules), Input(), OutputGrad());
+    // Four bits, and the histories of a first step (scale 1), are coarse; the rest must be close.
+    const bool coarse = name.find("4") != std::string::npos && name != "octavo.w4a8.yml";
+    const double bound = name.find("fp4") != std::string::npos ? 0.6 : coarse || name == "octavo.w4a8.yml" ? 0.45 : 0.2;
+    EXPECT_LT(RelativeError(step.out, exact.out), bound) << name;
+    EXPECT_LT(RelativeError(step.grad_x, exact.grad_x), bound) << name;
+    EXPECT_GT(RelativeError(step.out, exact.out), 1e-5) << name << " left everything in float";
+    for (size_t i = 0; i < step.grads.size(); ++i) {
+      EXPECT_LT(RelativeError(step.grads[i], exact.grads[i]), bound) << name << " " << i;
+    }
+  }
+}
+
+TEST(Provider, FrozenWeightsGiveTheBitsOfTraining) {
+  const TestModel model;
+  for (const auto& [name, rules] : AllRecipes()) {
+    const Plan plan = PlanFor(model, rules);
+    Machine machine;
+    Provider provider(plan);
+    machine.context.interceptor = &provider;
+    const Tensor trained = model.Run(machine.context, Input()).value;
+    TestModel frozen = model;
+    for (auto* list : {&frozen.up, &frozen.down}) {
+      for (ops::Parameter& parameter : *list) {
+        for (const SitePlan& site : plan.sites) {
+          if (site.weight != parameter.name) continue;
+          ASSERT_TRUE(FreezesWeight(site)) << name;
+          const Run run = provider.RunIn(machine.context, site);
+          parameter.value = Freeze(run, site, parameter.tensor());
+          break;
+        }
+      }
+    }
+    const Tensor served = frozen.Run(machine.context, Input()).value;
+    EXPECT_TRUE(BitEqual(trained, served)) << name;
+  }
+}
+
+TEST(Provider, ThreadsNeverChangeABit) {
+  const TestModel model;
+  for (const auto& [name, rules] : AllRecipes()) {
+    const Plan plan = PlanFor(model, rules);
+    Machine one(1);
+    const Step expected = Train(one, model, plan, Input(), OutputGrad());
+    for (int threads : {2, 3, 7}) {
+      Machine many(threads);
+      const Step found = Train(many, model, plan, Input(), OutputGrad());
+      EXPECT_TRUE(BitEqual(found.out, expected.out)) << name << " " << threads;
+      EXPECT_TRUE(BitEqual(found.grad_x, expected.grad_x)) << name << " " << threads;
+      for (size_t i = 0; i < found.grads.size(); ++i) EXPECT_TRUE(BitEqual(found.grads[i], expected.grads[i])) << name;
+    }
+  }
+}
+
+// Two requests in one batch never change each other's numbers, unless the plan says that they do.
+TEST(Provider, RequestsAreIndependentWhereThePlanSaysSo) {
+  const ops::Parameter kernel{"decoder/layers_0/mlp/wi_0/kernel", RandomTensor({64, 96}, 3, 0.1f)};
+  const auto run = [&](Machine& machine, const Tensor& x, const Plan* plan, const std::vector<Rule>& rules) {
+    const auto model = [&](ops::Context& context, const ops::Var& input) {
+      context.StartModel();
+      const ops::Scope scope(context, "decoder/layers_0/mlp/wi_0");
+      return ops::Project(context, input, kernel);
+    };
+    Plan made;
+    if (plan == nullptr)
+      made = MakePlan([&](ops::Context& c) { model(c, Tensor::Meta(x.shape(), DType::kF32)); }, RuleSet(rules));
+    Provider provider(plan == nullptr ? made : *plan);
+    machine.context.interceptor = &provider;
+    Tensor out = model(machine.context, x).value;
+    machine.context.interceptor = nullptr;
+    return std::pair(out, made.sites.empty() ? Coupling::kNone : made.sites[0].coupling);
+  };
+  Machine machine;
+  Tensor x = RandomTensor({3, 16, 64}, 4);
+  for (int64_t i = 0; i < 16 * 64; ++i) x.MutableValues<float>()[i] *= 50.0f;  // a loud neighbour
+  for (const auto& [name, rules] : AllRecipes()) {
+    const auto [together, coupling] = run(machine, x, nullptr, rules);
+    const Tensor alone = run(machine, x.Slice(0, 2, 3).Contiguous(), nullptr, rules).first;
+    const bool equal = BitEqual(together.Slice(0, 2, 3).Contiguous(), alone);
+    EXPECT_EQ(equal, coupling == Coupling::kNone) << name;
+  }
+}
+
+TEST(Provider, DelayedStateIsExactUnderReplayAndAccumulation) {
+  const TestModel model;
+  for (const char* name : {"fp8_gpu", "fp8_nanoo"}) {
+    const Plan plan = PlanFor(model, RulesOf(FindRecipe(name, true), {}));
+    const auto steps = [&](bool replay, bool split) {
+      Machine machine;
+      Provider provider(plan);
+      ops::StateStore state;
+      for (uint64_t i = 0; i < 3; ++i) {
+        ops::UpdateSink sink;
+        const Tensor x = RandomTensor({kBatch, kTokens, kWidth}, 40 + i);
+        machine.context.interceptor = &provider;
+        machine.context.state = &state;
+        const auto pass = [&](const Tensor& part, const Tensor& grad, bool observe) {
+          ops::Tape tape;
+          machine.context.tape = &tape;
+          machine.context.updates = observe ? &sink : nullptr;
+          const ops::Var leaf = tape.Leaf(part);
+          tape.Run(machine.context, model.Run(machine.context, leaf), grad);
+          machine.context.tape = nullptr;
+        };
+        if (replay) pass(x, OutputGrad(), false);
+        if (split) {
+          for (int64_t b = 0; b < kBatch; ++b) {
+            // The attention product couples nothing across the batch, so two halves see what the whole sees.
+            pass(x.Slice(0, b, b + 1).Contiguous(), OutputGrad().Slice(0, b, b + 1).Contiguous(), true);
+          }
+        } else {
+          pass(x, OutputGrad(), true);
+        }
+        AdvanceState(plan, sink, state);
+      }
+      return state;
+    };
+    const ops::StateStore plain = steps(false, false);
+    EXPECT_EQ(plain.values().size(), 4u * 6u);
+    for (const auto& other : {steps(true, false), steps(false, true), steps(true, true)}) {
+      ASSERT_EQ(other.values().size(), plain.values().size());
+      for (const auto& [key, value] : plain.values())
+        EXPECT_TRUE(BitEqual(value, other.Find(key))) << name << " " << key;
+    }
+    const Tensor history = plain.Find("decoder/layers_0/mlp/wi_0/dot_general0/input_amax_history");
+    ASSERT_EQ(history.size(), 1024);
+    EXPECT_GT(history.Values<float>()[0], 0.0f);
+    EXPECT_GT(history.Values<float>()[1023], 0.0f);
+    EXPECT_EQ(history.Values<float>()[1], 0.0f);
+  }
+}
+
+TEST(Provider, StaticRangesAreTheMeanOfWhatWasSeen) {
+  const TestModel model;
+  const Plan plan = PlanFor(model, Rules("- {module_path: '.*/wi_0', weight_qtype: int8, act_qtype: int8, "
+                                         "act_static_scale: true, disable_channelwise_axes: true}"));
+  Machine machine;
+  Provider provider(plan);
+  ops::StateStore state;
+  machine.context.interceptor = &provider;
+  machine.context.state = &state;
+  for (uint64_t i = 0; i < 3; ++i) {
+    ops::UpdateSink sink;
+    machine.context.updates = &sink;
+    model.Run(machine.context, RandomTensor({kBatch, kTokens, kWidth}, 60 + i));
+    AdvanceState(plan, sink, state);
+  }
+  const Tensor count = state.Find("decoder/layers_0/mlp/wi_0/dot_general0_lhs/count");
+  ASSERT_TRUE(count.defined());
+  EXPECT_EQ(state.values().size(), 4u);
+}
+
+TEST(Provider, ASiteOutsideThePlanIsAnError) {
+  const TestModel model;
+  const Plan plan = PlanFor(model, Rules("- {module_path: '.*/wo', weight_qtype: int8}"));
+  Machine machine;
+  Provider provider(plan);
+  machine.context.interceptor = &provider;
+  const ops::Scope scope(machine.context, "encoder");
+  try {
+    model.Run(machine.context, Input());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string_view(error.what())
+                    .starts_with("site encoder/decoder/layers_0/attention_op einsum0 is not in the plan"))
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace octavo::quant
