@@ -230,9 +230,11 @@ void DescribeBlock(SitePlan& site, const BlockTreatment& treatment, bool backwar
   const int64_t block = treatment.form == Form::kMxfp8 ? 32 : treatment.form == Form::kNvfp4 ? 16 : 0;
   const Format forward = treatment.form == Form::kNvfp4 ? Format::kF4E2M1FN : Format::kF8E4M3FN;
   const Format gradient = treatment.form == Form::kCurrentScaling ? Format::kF8E5M2 : forward;
-  const auto operand = [&](Format format, const Shape& shape, const std::vector<int>& contract, bool square) {
+  // Blocks run along the contracted axis that is listed last, or over all tokens where tokens are summed.
+  const auto operand = [&](Format format, const Shape& shape, const std::vector<int>& contract, bool square,
+                           bool tokens = false) {
     if (block == 0) return WholeTensor(format, "absmax");
-    const int64_t k = Contracted(shape, contract);
+    const int64_t k = tokens ? Contracted(shape, contract) : shape[contract.back()];
     if (k % block != 0) {
       throw Error(ErrorCode::kUsage,
                   fmt::format("{}: {} contracted elements of {} are no multiple of {}", where, k, shape, block),
@@ -253,16 +255,18 @@ void DescribeBlock(SitePlan& site, const BlockTreatment& treatment, bool backwar
   const Shape out = DotShape(where, site.lhs, site.rhs, site.dims);
   const ops::GradDot to_lhs = ops::GradLhsDot(site.lhs.rank(), site.rhs.rank(), site.dims);
   const ops::GradDot to_rhs = ops::GradRhsDot(site.lhs.rank(), site.rhs.rank(), site.dims);
-  site.grad_lhs.lhs = operand(gradient, out, to_lhs.dims.lhs_contract, false);
-  site.grad_lhs.rhs = operand(forward, site.rhs, to_lhs.dims.rhs_contract, square);
-  site.grad_rhs.lhs = operand(gradient, out, to_rhs.dims.lhs_contract, false);
-  site.grad_rhs.rhs = operand(forward, site.lhs, to_rhs.dims.rhs_contract, false);
+  const bool left = site.weight_is_lhs;  // then the gradient of lhs is the weight's
+  site.grad_lhs.lhs = operand(gradient, out, to_lhs.dims.lhs_contract, false, left);
+  site.grad_lhs.rhs = operand(forward, site.rhs, to_lhs.dims.rhs_contract, square && !left, left);
+  site.grad_rhs.lhs = operand(gradient, out, to_rhs.dims.lhs_contract, false, !left);
+  site.grad_rhs.rhs = operand(forward, site.lhs, to_rhs.dims.rhs_contract, square && left, !left);
   if (treatment.form == Form::kNvfp4) {
     site.grad_lhs.lhs.calibration += ", stochastic";
     site.grad_rhs.lhs.calibration += ", stochastic";
     if (treatment.hadamard) {
-      site.grad_rhs.lhs.granularity += ", rotated";
-      site.grad_rhs.rhs.granularity += ", rotated";
+      ProductPlan& weight_gradient = left ? site.grad_lhs : site.grad_rhs;
+      weight_gradient.lhs.granularity += ", rotated";
+      weight_gradient.rhs.granularity += ", rotated";
     }
   }
   ChooseKernel(site.grad_lhs, 0);

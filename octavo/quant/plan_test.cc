@@ -65,7 +65,7 @@ TEST(Plan, PrintsTheTable) {
            "    forward   int8, per channel (1 x 1 x 64), absmax",
            "int8, tiles of 8 (2 x 8 x 1), absmax",
            "codes of the forward pass",
-           "float8_e4m3fn, per tensor, fixed,-224,224",
+           "float8_e4m3fn, per tensor, fixed,224",
            "[i8: lhs is float8_e4m3fn; i8: rhs is float8_e4m3fn]",
            "plan      int8 and float8_e4m3fn fwd, int8 and float8_e5m2 x float8_e4m3fn bwd   4 of 9 matmuls   ",
            "float: decoder/layers_0/attention_op (no rule), decoder/layers_1/attention_op (no rule), "

@@ -42,6 +42,28 @@ QArray BlockOperand(const BlockTreatment& treatment, const Tensor& x, const std:
   return TeQuantizeNv(rotate ? TeRotated(x, contract.back()) : x, contract, square, key);
 }
 
+// The axes `first`, as one axis, then the others as they are.
+Tensor FlattenFirst(const Tensor& x, const std::vector<int>& first) {
+  std::vector<int> order = first;
+  int64_t length = 1;
+  for (int axis : first) length *= x.dim(axis);
+  std::vector<int64_t> dims = {length};
+  for (int axis : FreeAxes(x.rank(), first, {})) {
+    order.push_back(axis);
+    dims.push_back(x.dim(axis));
+  }
+  return x.Permute(order).Reshape(dims);
+}
+
+// The gradient of a weight: blocks run over all tokens as one axis, whatever axes they lie on.
+Tensor TokenProduct(const Run& run, const BlockTreatment& treatment, const Tensor& grad, const Tensor& other,
+                    const ops::GradDot& dot, RngKey key) {
+  const Tensor g = FlattenFirst(grad, dot.dims.lhs_contract), o = FlattenFirst(other, dot.dims.rhs_contract);
+  const QArray g_codes = BlockOperand(treatment, g, {0}, false, treatment.hadamard, key);
+  const QArray o_codes = BlockOperand(treatment, o, {0}, false, treatment.hadamard, std::nullopt);
+  return SlowDot(run, g_codes, o_codes, {{0}, {0}, {}, {}}, grad.dtype()).Permute(dot.order);
+}
+
 ops::Var CurrentScalingDot(const SiteCall& call) {
   const Run run = call.provider.RunIn(call.context, call.site);
   const auto codes = [&](const ops::Operand& operand) {
@@ -104,10 +126,14 @@ ops::Var BlockDot(const SiteCall& call, const BlockTreatment& treatment) {
         for (uint32_t i : {0u, 1u}) {
           // The product that sums over tokens gives the weight's gradient: there nothing is square, and both rotate.
           const bool weight_gradient = site.weight_is_lhs == (i == 0);
-          const bool rotate = treatment.hadamard && weight_gradient;
-          const QArray g = BlockOperand(treatment, grad, dots[i].dims.lhs_contract, false, rotate, key.FoldIn(i));
+          const RngKey noise = key.FoldIn(i);
+          if (weight_gradient && dots[i].dims.lhs_batch.empty()) {
+            grads.push_back(TokenProduct(again, treatment, grad, *others[i], dots[i], noise));
+            continue;
+          }
+          const QArray g = BlockOperand(treatment, grad, dots[i].dims.lhs_contract, false, false, noise);
           const QArray other =
-              BlockOperand(treatment, *others[i], dots[i].dims.rhs_contract, !weight_gradient, rotate, std::nullopt);
+              BlockOperand(treatment, *others[i], dots[i].dims.rhs_contract, true, false, std::nullopt);
           grads.push_back(SlowDot(again, g, other, dots[i].dims, grad.dtype()).Permute(dots[i].order));
         }
         return grads;
