@@ -105,7 +105,7 @@ void RunDotQt(const GoldenCase& golden, ThreadPool& pool, GoldenCheck& check) {
   const auto all = [&] {
     const quant::DotQtConfig config = ConfigArg(golden.Arg("config"));
     quant::DotQtForward forward = quant::DotGeneralQt(run.run(), lhs, rhs, dims, config);
-    auto gradients = quant::DotGeneralQtBackward(run.run(), forward.residuals, config, grad, key);
+    auto gradients = quant::DotGeneralQtBackward(run.run(), forward.residuals, config, grad, key, /*trace=*/true);
     return std::pair(std::move(forward), std::move(gradients));
   };
   if (golden.error()) {

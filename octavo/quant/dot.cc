@@ -5,7 +5,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
 #include "octavo/quant/dot_parts.h"
-#include "octavo/quant/quantize.h"
+#include "octavo/quant/quantize_run.h"
 
 namespace octavo::quant {
 namespace {
@@ -106,8 +106,8 @@ Tensor MetaResult(const DotOperand& lhs, const DotOperand& rhs, const DotDims& d
   return Tensor::Meta(DotShape("DotGeneral", ShapeOf(lhs), ShapeOf(rhs), dims), DotResultDType(lhs, rhs, preferred));
 }
 
-ProductSide Dequantized(const char* op, const DotOperand& operand) {
-  if (const auto* array = std::get_if<QArray>(&operand)) return {Dequantize(*array), std::nullopt};
+ProductSide Dequantized(const Run& run, const char* op, const DotOperand& operand) {
+  if (const auto* array = std::get_if<QArray>(&operand)) return {Dequantize(run, *array), std::nullopt};
   return PartsOf(op, operand).side;
 }
 
@@ -194,7 +194,7 @@ Tensor SlowDot(const Run& run, const DotOperand& lhs, const DotOperand& rhs, con
   if (IsMeta(lhs) || IsMeta(rhs)) return MetaResult(lhs, rhs, dims, preferred);
   const ScopedFloatMode mode;
   const DType result = DotResultDType(lhs, rhs, preferred);
-  const ProductSide left = Dequantized(kOp, lhs), right = Dequantized(kOp, rhs);
+  const ProductSide left = Dequantized(run, kOp, lhs), right = Dequantized(run, kOp, rhs);
   if (result == DType::kI32) return IntegerProduct(run, left, right, dims);
   return FloatProduct(run, left, right, dims, result);
 }

@@ -84,6 +84,7 @@ SideScales RightScales(const DotParts& rhs, const DotDims& dims) {
 
 std::optional<Tensor> TryFusedDot(const Run& run, const DotParts& lhs, const DotParts& rhs, const DotDims& dims,
                                   DType result) {
+  if (run.reference) return std::nullopt;
   const bool codes = IsInteger(lhs.side) && IsInteger(rhs.side) && lhs.side.values.dtype() == DType::kI8 &&
                      rhs.side.values.dtype() == DType::kI8;
   const auto math = ScaleMathDType(lhs, rhs);

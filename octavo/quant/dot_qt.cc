@@ -7,6 +7,7 @@
 #include "octavo/quant/dot_axes.h"
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/noise.h"
+#include "octavo/quant/quantize_run.h"
 
 namespace octavo::quant {
 namespace {
@@ -36,11 +37,12 @@ struct QuantizedOperand {
   std::optional<CalibrationRange> range;
 };
 QuantizedOperand QuantizeForward(const Run& run, const Tensor& array, const std::optional<HowToQuantize>& how,
-                                 const CalibrationRange* given) {
+                                 const CalibrationRange* given, bool keep_range) {
   if (!how) return {array, std::nullopt};
-  CalibrationRange range = given != nullptr ? *given : Calibrate(array, *how, run.arithmetic);
+  if (given == nullptr && !keep_range) return {Quantize(run, array, *how), std::nullopt};
+  CalibrationRange range = given != nullptr ? *given : Calibrate(run, array, *how);
   const ScaleAndZeroPoint scale = ComputeScale(range, how->format, run.arithmetic);
-  return {QuantizeWithScale(array, how->format, scale, nullptr, run.arithmetic), std::move(range)};
+  return {QuantizeWithScale(run, array, how->format, scale), std::move(range)};
 }
 
 // y as codes without a scale; possible only if codes are values in their storage and there is no zero point.
@@ -67,7 +69,7 @@ struct OneGradient {
   GradientTrace trace;
 };
 OneGradient GradientOf(bool for_lhs, const Run& run, const DotQtResiduals& r, const DotQtConfig& config,
-                       const Tensor& grad, std::optional<RngKey> key) {
+                       const Tensor& grad, std::optional<RngKey> key, bool trace) {
   const GradientProduct& product = for_lhs ? config.grad_lhs : config.grad_rhs;
   const GradientAxes axes = AxesOfGradient(for_lhs, ShapeOf(r.lhs).rank(), ShapeOf(r.rhs).rank(), r.dims);
   const DotOperand& saved = for_lhs ? r.rhs : r.lhs;
@@ -76,12 +78,12 @@ OneGradient GradientOf(bool for_lhs, const Run& run, const DotQtResiduals& r, co
   if (config.original_residuals || NeedsOriginal(saved)) y = *original;
   OneGradient result;
   if (product.format) {
-    Tensor scaled = grad;
+    std::optional<Tensor> factor;
     if (const auto* array = std::get_if<QArray>(&y)) {
       const Codes codes = CodesOf(*array);
       const Shape lhs = ShapeOf(r.lhs), rhs = ShapeOf(r.rhs);
-      scaled = TimesScale(grad, for_lhs ? RightScaleOnOutput("DotGeneralQt", array->scale, lhs, rhs, r.dims)
-                                        : LeftScaleOnOutput("DotGeneralQt", array->scale, lhs, rhs, r.dims));
+      factor = for_lhs ? RightScaleOnOutput("DotGeneralQt", array->scale, lhs, rhs, r.dims)
+                       : LeftScaleOnOutput("DotGeneralQt", array->scale, lhs, rhs, r.dims);
       y = codes;
     }
     const HowToQuantize how =
@@ -90,14 +92,15 @@ OneGradient GradientOf(bool for_lhs, const Run& run, const DotQtResiduals& r, co
       if (!key) ThrowUsage("DotGeneralQt: stochastic rounding needs a key");
       result.trace.noise = MakeNoise(*key, grad.shape(), product.rounding, product.noise_axes);
     }
-    result.trace.scaled_grad = scaled;
-    result.trace.grad = Quantize(scaled, how, result.trace.noise ? &*result.trace.noise : nullptr, run.arithmetic);
+    if (trace) result.trace.scaled_grad = factor ? TimesScale(grad, *factor) : grad;
+    result.trace.grad =
+        Quantize(run, grad, how, result.trace.noise ? &*result.trace.noise : nullptr, factor ? &*factor : nullptr);
     g = *result.trace.grad;
   }
   if (const auto* tensor = std::get_if<Tensor>(&y); tensor != nullptr && product.residual_format) {
     HowToQuantize how = GradientHow(tensor->shape(), axes.dims.rhs_contract, *product.residual_format,
                                     product.residual_calibration, product);
-    result.trace.residual = Quantize(*tensor, how, nullptr, run.arithmetic);
+    result.trace.residual = Quantize(run, *tensor, how);
     y = *result.trace.residual;
   }
   result.value = DotGeneral(run, g, y, axes.dims).Permute(axes.order);
@@ -125,11 +128,11 @@ DotQtForward DotGeneralQt(const Run& run, const Tensor& lhs, const Tensor& rhs, 
     r.rhs_mask = SparsityMask(rhs, *config.rhs_sparsity);
     weight = Pruned(rhs, *r.rhs_mask);
   }
-  QuantizedOperand left = QuantizeForward(run, lhs, LeftHow(config, lhs.shape(), dims), ranges.lhs);
-  QuantizedOperand right = QuantizeForward(run, weight, RightHow(config, weight.shape(), dims), ranges.rhs);
+  const bool mask_lhs = config.mask_gradients && config.lhs.format && MayClip(config.lhs.calibration);
+  const bool mask_rhs = config.mask_gradients && config.rhs.format && MayClip(config.rhs.calibration);
+  QuantizedOperand left = QuantizeForward(run, lhs, LeftHow(config, lhs.shape(), dims), ranges.lhs, mask_lhs);
+  QuantizedOperand right = QuantizeForward(run, weight, RightHow(config, weight.shape(), dims), ranges.rhs, mask_rhs);
   Tensor out = DotGeneral(run, left.operand, right.operand, dims);
-  const bool mask_lhs = config.mask_gradients && left.range && MayClip(config.lhs.calibration);
-  const bool mask_rhs = config.mask_gradients && right.range && MayClip(config.rhs.calibration);
   if (mask_lhs || config.original_residuals || NeedsOriginal(left.operand)) r.lhs_in = lhs;
   if (mask_rhs || config.original_residuals || NeedsOriginal(right.operand)) r.rhs_in = weight;
   if (mask_lhs) r.lhs_range = std::move(left.range);
@@ -140,14 +143,14 @@ DotQtForward DotGeneralQt(const Run& run, const Tensor& lhs, const Tensor& rhs, 
 }
 
 DotQtGradients DotGeneralQtBackward(const Run& run, const DotQtResiduals& residuals, const DotQtConfig& config,
-                                    const Tensor& grad, std::optional<RngKey> key) {
+                                    const Tensor& grad, std::optional<RngKey> key, bool trace) {
   const Shape expected = DotShape("DotGeneralQt", ShapeOf(residuals.lhs), ShapeOf(residuals.rhs), residuals.dims);
   if (grad.shape() != expected) {
     ThrowUsage("DotGeneralQtBackward: the gradient is {}, the output was {}", grad.shape(), expected);
   }
   const ScopedFloatMode mode;
-  OneGradient left = GradientOf(true, run, residuals, config, grad, key);
-  OneGradient right = GradientOf(false, run, residuals, config, grad, key);
+  OneGradient left = GradientOf(true, run, residuals, config, grad, key, trace);
+  OneGradient right = GradientOf(false, run, residuals, config, grad, key, trace);
   if (residuals.lhs_range) {
     left.value = MaskGradient(left.value, *residuals.lhs_in, *residuals.lhs_range, config.lhs.calibration);
   }
@@ -155,7 +158,12 @@ DotQtGradients DotGeneralQtBackward(const Run& run, const DotQtResiduals& residu
     right.value = MaskGradient(right.value, *residuals.rhs_in, *residuals.rhs_range, config.rhs.calibration);
   }
   if (residuals.rhs_mask) right.value = Pruned(right.value, *residuals.rhs_mask);
-  return {left.value.Contiguous(), right.value.Contiguous(), std::move(left.trace), std::move(right.trace)};
+  DotQtGradients result{left.value.Contiguous(), right.value.Contiguous(), {}, {}};
+  if (trace) {
+    result.lhs_trace = std::move(left.trace);
+    result.rhs_trace = std::move(right.trace);
+  }
+  return result;
 }
 
 }  // namespace octavo::quant

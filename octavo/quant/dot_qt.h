@@ -82,8 +82,9 @@ struct DotQtGradients {
   Tensor lhs, rhs;
   GradientTrace lhs_trace, rhs_trace;
 };
-// Both gradients draw the same noise from `key`, which is needed only with stochastic rounding.
+// Both gradients draw the same noise from `key`, which is needed only with stochastic rounding. The traces are filled
+// only if asked for.
 DotQtGradients DotGeneralQtBackward(const Run& run, const DotQtResiduals& residuals, const DotQtConfig& config,
-                                    const Tensor& grad, std::optional<RngKey> key = std::nullopt);
+                                    const Tensor& grad, std::optional<RngKey> key = std::nullopt, bool trace = false);
 
 }  // namespace octavo::quant

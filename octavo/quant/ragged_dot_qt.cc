@@ -2,8 +2,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
-#include "octavo/quant/dot_parts.h"
-#include "octavo/quant/quantize.h"
+#include "octavo/quant/quantize_run.h"
 #include "octavo/quant/ragged_dot.h"
 
 namespace octavo::quant {
@@ -28,8 +27,8 @@ RaggedDotQtForward RaggedDotQt(const Run& run, const Tensor& lhs, const Tensor& 
     ThrowUsage("RaggedDotQt: lhs {} and rhs {}, expected [M, K] and [G, K, N]", lhs.shape(), rhs.shape());
   }
   RaggedDotQtForward result;
-  result.lhs = Quantize(lhs, AbsMaxHow(config.lhs, 0), nullptr, run.arithmetic);
-  result.rhs = Quantize(rhs, AbsMaxHow(config.rhs, 2), nullptr, run.arithmetic);
+  result.lhs = Quantize(run, lhs, AbsMaxHow(config.lhs, 0));
+  result.rhs = Quantize(run, rhs, AbsMaxHow(config.rhs, 2));
   result.out = RaggedDot(run, result.lhs, result.rhs, group_sizes);
   return result;
 }
@@ -46,8 +45,8 @@ RaggedDotQtGradients RaggedDotQtBackward(const Run& run, const RaggedDotQtForwar
   DotOperand g = grad, y = turned;
   if (config.grad_lhs) {
     y = CodesOf(turned);
-    const Tensor scaled = TimesScale(grad, forward.rhs.scale.Reshape({1, forward.rhs.scale.size()}));
-    result.grad_for_lhs = Quantize(scaled, AbsMaxHow(*config.grad_lhs, 0), nullptr, run.arithmetic);
+    const Tensor factor = forward.rhs.scale.Reshape({1, forward.rhs.scale.size()});
+    result.grad_for_lhs = Quantize(run, grad, AbsMaxHow(*config.grad_lhs, 0), nullptr, &factor);
     g = *result.grad_for_lhs;
   }
   result.lhs = RaggedDot(run, g, y, group_sizes);
@@ -56,8 +55,7 @@ RaggedDotQtGradients RaggedDotQtBackward(const Run& run, const RaggedDotQtForwar
   DotOperand x = forward.lhs;
   if (config.grad_rhs) {
     x = CodesOf(forward.lhs);
-    const Tensor scaled = TimesScale(grad, forward.lhs.scale);
-    result.grad_for_rhs = Quantize(scaled, AbsMaxHow(*config.grad_rhs, 1), nullptr, run.arithmetic);
+    result.grad_for_rhs = Quantize(run, grad, AbsMaxHow(*config.grad_rhs, 1), nullptr, &forward.lhs.scale);
     g = *result.grad_for_rhs;
   }
   result.rhs = RaggedDotGeneral(run, x, g, group_sizes, {{{0}, {0}, {}, {}}, 0, -1});

@@ -26,6 +26,7 @@ struct Run {
   kernels::Arena& arena;
   Arithmetic arithmetic = {};
   MacCount* macs = nullptr;  // may be null
+  bool reference = false;    // the plain scalar ways everywhere, which the others are tested against
 };
 
 }  // namespace octavo::quant
