@@ -59,7 +59,10 @@ const CodeTable& CodeTableOf(Format format) {
         // A code may carry sign bits above its own (an int4 in a byte): the low bits decide.
         const std::span<const float> values = DecodeTable(info.format);
         float all[256];
-        for (size_t c = 0; c < 256; ++c) all[c] = values[c % values.size()];
+        for (size_t c = 0; c < 256; ++c) {
+          all[c] = values[c % values.size()];
+          if (info.bits <= 4 && all[c] == 0) all[c] = 0;  // see the header
+        }
         table = MakeCodeTable(all, 256);
       }
       made.push_back(table);

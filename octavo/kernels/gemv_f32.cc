@@ -6,20 +6,26 @@
 
 #include "octavo/kernels/matmul_f32_avx2.h"
 #include "octavo/kernels/matmul_f32_impl.h"
+#include "octavo/kernels/pack_f32.h"
 #include "octavo/kernels/weight_only.h"
 #include "octavo/kernels/weight_only_avx2.h"
 
 namespace octavo::kernels {
 namespace {
 
-enum Slot { kSlotA = 8, kSlotSums };
+enum Slot { kSlotA = 8, kSlotSums, kSlotRows };
 
 // A as [K][M] floats.
 const float* CopyOfA(Workspace& workspace, const FloatSource& source) {
   const int64_t m = source.rows, k = source.cols;
   float* a = workspace.Get<float>(kSlotA, k * m);
-  for (int64_t i = 0; i < k; ++i) {
-    for (int64_t r = 0; r < m; ++r) a[i * m + r] = ValueAt(source, r, i);
+  // The few rows, decoded, then turned. One row is in place already.
+  const bool by_rows =
+      internal::DecodeBlockAvx2(source, 0, m, 0, k, m == 1 ? a : workspace.Get<float>(kSlotRows, k * m));
+  if (m == 1) return a;
+  const float* rows = workspace.Get<float>(kSlotRows, k * m);
+  for (int64_t r = 0; r < m; ++r) {
+    for (int64_t i = 0; i < k; ++i) a[i * m + r] = by_rows ? rows[r * k + i] : rows[i * m + r];
   }
   return a;
 }
@@ -52,21 +58,20 @@ void MatMulF32Stream(ThreadPool& pool, Workspace& workspace, const MatMulF32Args
 void MatMulF32PackedStream(ThreadPool& pool, Workspace& workspace, const MatMulF32Args& args) {
   const PackedView& view = args.packed_b->view();
   const float* a = CopyOfA(workspace, args.a);
-  constexpr int64_t kCols = internal::kVectorPanels * kPanelCols;
-  const int64_t panels = (view.cols + kPanelCols - 1) / kPanelCols;
+  constexpr int64_t kCols = internal::kVectorCols;
+  const int64_t n = args.c.cols;
   std::atomic<int64_t> next{0};
   pool.Run([&](int, int) {
-    alignas(32) float sums[internal::kStreamRows * kCols];
-    for (int64_t panel; (panel = next.fetch_add(internal::kVectorPanels, std::memory_order_relaxed)) < panels;) {
-      const int64_t col = panel * kPanelCols;
+    alignas(32) float sums[2 * internal::kVectorRows * kCols];
+    for (int64_t col; (col = next.fetch_add(kCols, std::memory_order_relaxed)) < n;) {
       internal::VectorJob job;
       job.view = &view;
-      job.panel = panel, job.panels = std::min(internal::kVectorPanels, panels - panel);
+      job.col = col;
       job.a = a, job.rows = args.c.rows;
-      job.sums = sums, job.sums_stride = kCols;
+      job.sums = sums, job.scratch = sums + internal::kVectorRows * kCols;
       internal::RunVectorAvx2(job);
       internal::FinishAvx2(MakeFinish(args.epilogue, args.c, 0, col), sums, kCols, args.c.rows,
-                           std::min(kCols, view.cols - col));
+                           std::min(kCols, n - col));
     }
   });
 }

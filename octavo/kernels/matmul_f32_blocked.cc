@@ -202,10 +202,7 @@ class Blocked {
       internal::PackColsAvx2(p.b, step.k0, step.depth, step.col + col, cols, out, kColsOfTile * step.depth);
       return;
     }
-    for (int64_t n = 0; n < cols; n += kPanelCols) {
-      internal::DecodePanelAvx2(*p.packed, (step.col + col + n) / kPanelCols, step.k0, step.depth,
-                                out + n * step.depth);
-    }
+    internal::DecodeColsAvx2(*p.packed, step.k0, step.depth, step.col + col, cols, out, kColsOfTile * step.depth);
   }
 
   void Multiply(size_t s, int64_t tile) {

@@ -1,5 +1,7 @@
 #include "octavo/kernels/weight_only.h"
 
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -33,6 +35,60 @@ uint32_t CodeAt(const FloatSource& s, int64_t r, int64_t c) {
   return 0;
 }
 
+// Where scales change along K. Without scales there is one group, and the offset packings scale by 1.
+struct Groups {
+  explicit Groups(const FloatSource& source) : b(source) {
+    const TileScales& s = b.scales;
+    group = std::max<int64_t>(b.rows, 1);
+    if (s.scale == nullptr || s.row_stride == 0 || b.rows == 0) return;
+    group = s.tile_rows;
+    first = s.row0 % s.tile_rows;
+    count = (b.rows - 1 + first) / s.tile_rows + 1;
+  }
+  // The scale or zero point of group g and column n.
+  float At(const float* values, int64_t g, int64_t n) const {
+    const TileScales& s = b.scales;
+    const int64_t k = g == 0 ? 0 : g * group - first;
+    return values[(k + s.row0) / s.tile_rows * s.row_stride + (n + s.col0) / s.tile_cols * s.col_stride];
+  }
+  float Scale(int64_t g, int64_t n) const { return b.scales.scale == nullptr ? 1.0f : At(b.scales.scale, g, n); }
+
+  template <typename Test>
+  bool AllScales(Test test) const {
+    for (int64_t g = 0; g < count; ++g) {
+      for (int64_t n = 0; n < b.cols; ++n) {
+        if (!test(Scale(g, n))) return false;
+      }
+    }
+    return true;
+  }
+  template <typename Test>
+  bool AllZeroPoints(Test test) const {
+    for (int64_t g = 0; g < count && b.scales.zero_point != nullptr; ++g) {
+      for (int64_t n = 0; n < b.cols; ++n) {
+        if (!test(At(b.scales.zero_point, g, n))) return false;
+      }
+    }
+    return true;
+  }
+
+  const FloatSource& b;
+  int64_t count = 1, group = 1, first = 0;
+};
+
+// How a matrix will be packed.
+struct Plan {
+  Packing packing = Packing::kTableByte;
+  CodeTable table;
+  float offset = 0, unit = 1;
+  float factor = 1;   // into every scale
+  uint8_t code[256];  // from source codes to stored ones
+};
+
+void KeepCodes(Plan& plan) {
+  for (int c = 0; c < 256; ++c) plan.code[c] = static_cast<uint8_t>(c);
+}
+
 bool LowNibbleDecides(const CodeTable& table) {
   for (int c = 16; c < 256; ++c) {
     if (!SameBits(table.value[c], table.value[c % 16])) return false;
@@ -40,11 +96,51 @@ bool LowNibbleDecides(const CodeTable& table) {
   return true;
 }
 
-bool WholeBytes(const CodeTable& table) {
-  for (float v : table.value) {
-    if (!(v >= -128 && v <= 127 && v == std::nearbyint(v)) || SameBits(v, -0.0f)) return false;
+// Tries to see the values as whole numbers of a unit with an offset; false when they are not, or when scales and zero
+// points do not allow the arithmetic of the offset packings.
+bool PlanOffsets(const Groups& groups, const CodeTable& table, int codes, Plan& plan) {
+  float least = 0, most = 0;
+  for (plan.unit = 1; plan.unit >= 0.25f; plan.unit /= 2) {
+    bool whole = true;
+    for (int c = 0; c < codes && whole; ++c) {
+      const float v = table.value[c] / plan.unit;
+      whole = std::fabs(v) <= 255 && v == std::nearbyint(v) && !SameBits(table.value[c], -0.0f);
+      least = std::min(least, v), most = std::max(most, v);
+    }
+    if (whole) break;
+    least = most = 0;
+  }
+  if (plan.unit < 0.25f) return false;
+  plan.offset = least == 0 ? 0.0f : std::exp2(std::ceil(std::log2(-least)));
+  if (most + plan.offset > 255) return false;
+  if (!groups.AllScales([](float s) { return s >= 0x1p-90f && s <= 0x1p90f; })) return false;
+  if (!groups.AllZeroPoints([](float z) { return std::fabs(z) <= 4096 && z == std::nearbyint(z); })) return false;
+  const auto stored = [&](int c) { return table.value[c] / plan.unit + plan.offset; };
+  if (codes == 256) {
+    plan.packing = Packing::kOffsetByte;
+    for (int c = 0; c < 256; ++c) plan.code[c] = static_cast<uint8_t>(stored(c));
+  } else if (most + plan.offset <= 15) {
+    plan.packing = Packing::kOffsetNibble;
+    for (int c = 0; c < 256; ++c) plan.code[c] = static_cast<uint8_t>(stored(c % 16));
+  } else {
+    plan.packing = Packing::kOffsetLookup;
+    for (int c = 0; c < 16; ++c) plan.table.value[c] = stored(c);
   }
   return true;
+}
+
+bool HasSpecialCode(ThreadPool& pool, const FloatSource& b) {
+  const CodeTable& table = *b.table;
+  std::atomic<bool> found{false};
+  pool.ParallelFor(b.rows, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      for (int64_t n = 0; n < b.cols; ++n) {
+        const int code = static_cast<int>(CodeAt(b, k, n));
+        if ((code & 127) >= table.special_from || code == table.special_code) found.store(true);
+      }
+    }
+  });
+  return found.load();
 }
 
 // True when code * factor * scale may be computed as code * (factor * scale): the second product is exact.
@@ -53,177 +149,179 @@ bool Folds(float factor, float scale) {
   return scale == 0 || (std::fabs(scale) >= 0x1p-126f && std::fabs(product) >= 0x1p-126f && std::isfinite(product));
 }
 
-Packing ChoosePacking(const FloatSource& b) {
+Plan PlanOf(ThreadPool& pool, const FloatSource& b, const Groups& groups) {
+  Plan plan;
+  KeepCodes(plan);
+  CodeTable whole;  // int8 as a table
+  for (int c = 0; c < 256; ++c) whole.value[c] = static_cast<float>(static_cast<int8_t>(c));
   switch (b.stored) {
     case Stored::kF32:
-      return Packing::kF32;
+      plan.packing = Packing::kF32;
+      return plan;
     case Stored::kBF16:
-      return Packing::kBF16;
+      plan.packing = Packing::kBF16;
+      return plan;
     case Stored::kF16:
-      return Packing::kF16;
-    case Stored::kI8:
-      return Packing::kI8;
+      plan.packing = Packing::kF16;
+      return plan;
     default:
       break;
   }
-  const CodeTable& table = *b.table;
-  if (b.stored == Stored::kNibble || LowNibbleDecides(table)) {
-    for (int c = 0; c < 16; ++c) {
-      if (!FitsBF16(table.value[c])) return Packing::kNibbleLong;
-    }
-    return Packing::kNibbleShort;
+  const CodeTable& table = b.stored == Stored::kI8 ? whole : *b.table;
+  plan.table = table;
+  const bool nibbles = b.stored == Stored::kNibble || (b.stored == Stored::kByte && LowNibbleDecides(table));
+  if (PlanOffsets(groups, table, nibbles ? 16 : 256, plan)) return plan;
+  if (nibbles) {
+    plan.packing = Packing::kNibbleTable;
+  } else if (table.has_half && b.scales.zero_point == nullptr &&
+             groups.AllScales([&](float s) { return Folds(table.half_factor, s); }) && !HasSpecialCode(pool, b)) {
+    plan.packing = Packing::kHalfByte;
+    if (b.scales.scale != nullptr) plan.factor = table.half_factor;
   }
-  if (WholeBytes(table)) return Packing::kI8;
-  if (!table.has_half || b.scales.zero_point != nullptr) return Packing::kTableByte;
-  return Packing::kHalfByte;
+  return plan;
 }
 
-// Where scales change along K, and which entry of the source a panel's entry comes from.
-struct Groups {
-  int64_t count = 1, group = 1, first = 0;
-};
-
-Groups GroupsOf(const FloatSource& b) {
-  if (b.scales.scale == nullptr || b.scales.row_stride == 0 || b.rows == 0) return {1, b.rows > 0 ? b.rows : 1, 0};
-  const int64_t first = b.scales.row0 % b.scales.tile_rows;
-  return {(b.rows - 1 + first) / b.scales.tile_rows + 1, b.scales.tile_rows, first};
-}
-
-// The scale (or zero point) of group g and column n.
-float EntryAt(const FloatSource& b, const float* values, const Groups& groups, int64_t g, int64_t n) {
-  const TileScales& s = b.scales;
-  const int64_t k = g == 0 ? 0 : g * groups.group - groups.first;
-  return values[(k + s.row0) / s.tile_rows * s.row_stride + (n + s.col0) / s.tile_cols * s.col_stride];
-}
-
-// Every entry of scales or zero points, tested.
-template <typename Test>
-bool AllEntries(const FloatSource& b, const float* values, const Groups& groups, Test test) {
-  for (int64_t g = 0; g < groups.count; ++g) {
-    for (int64_t n = 0; n < b.cols; ++n) {
-      if (!test(EntryAt(b, values, groups, g, n))) return false;
-    }
-  }
-  return true;
-}
-
-bool HasSpecialCode(const FloatSource& b) {
-  const CodeTable& table = *b.table;
+void PackPanel(const FloatSource& b, const Plan& plan, int64_t panel, uint8_t* out) {
+  const int64_t bytes = BlockBytes(plan.packing);
+  std::memset(out, 0, static_cast<size_t>(b.rows * bytes));
+  const int64_t width = PanelCols(plan.packing), begin = panel * width, end = std::min(begin + width, b.cols);
+  CodePlace place[64];
+  for (int64_t i = 0; i < width; ++i) place[i] = PlaceOf(plan.packing, i);
   for (int64_t k = 0; k < b.rows; ++k) {
-    for (int64_t n = 0; n < b.cols; ++n) {
-      const int code = static_cast<int>(CodeAt(b, k, n));
-      if ((code & 127) >= table.special_from || code == table.special_code) return true;
-    }
-  }
-  return false;
-}
-
-void StoreCode(const PackedView& view, uint8_t* panel, int64_t k, int64_t n, uint32_t code) {
-  const CodePlace place = PlaceOf(view.packing, k, n);
-  switch (view.packing) {
-    case Packing::kF32:
-      std::memcpy(panel + place.byte, &code, 4);
-      break;
-    case Packing::kBF16:
-    case Packing::kF16: {
-      const auto half = static_cast<uint16_t>(code);
-      std::memcpy(panel + place.byte, &half, 2);
-      break;
-    }
-    case Packing::kNibbleShort:
-    case Packing::kNibbleLong:
-      panel[place.byte] = static_cast<uint8_t>(panel[place.byte] | (place.upper ? (code & 15u) << 4 : code & 15u));
-      break;
-    default:
-      panel[place.byte] = static_cast<uint8_t>(code);
-  }
-}
-
-void PackPanel(const FloatSource& b, const PackedView& view, int64_t panel, uint8_t* out) {
-  std::memset(out, 0, static_cast<size_t>(view.panel_bytes));
-  const bool whole = view.packing == Packing::kI8 && b.stored != Stored::kI8;
-  const int64_t begin = panel * kPanelCols, end = std::min(begin + kPanelCols, b.cols);
-  for (int64_t k = 0; k < b.rows; ++k) {
+    uint8_t* block = out + k * bytes;
     for (int64_t n = begin; n < end; ++n) {
-      uint32_t code = CodeAt(b, k, n);
-      if (whole) code = static_cast<uint8_t>(static_cast<int>(b.table->value[code]));
-      StoreCode(view, out, k, n - begin, code);
-    }
-  }
-}
-
-void PackEntries(const FloatSource& b, const float* values, const Groups& groups, float factor, bool is_short,
-                 int64_t panel, void* out) {
-  for (int64_t g = 0; g < groups.count; ++g) {
-    for (int64_t i = 0; i < kPanelCols; ++i) {
-      const int64_t n = panel * kPanelCols + i, at = (panel * groups.count + g) * kPanelCols + i;
-      const float value = n < b.cols ? EntryAt(b, values, groups, g, n) * factor : 0.0f;
-      if (is_short) {
-        static_cast<uint16_t*>(out)[at] = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+      const uint32_t code = CodeAt(b, k, n);
+      const CodePlace& at = place[n - begin];
+      if (plan.packing == Packing::kF32) {
+        std::memcpy(block + at.byte, &code, 4);
+      } else if (plan.packing == Packing::kBF16 || plan.packing == Packing::kF16) {
+        const auto half = static_cast<uint16_t>(code);
+        std::memcpy(block + at.byte, &half, 2);
+      } else if (width == 64) {
+        const uint32_t nibble = plan.code[code] & 15u;
+        block[at.byte] = static_cast<uint8_t>(block[at.byte] | (at.upper ? nibble << 4 : nibble));
       } else {
-        static_cast<float*>(out)[at] = value;
+        block[at.byte] = plan.code[code];
       }
     }
   }
 }
 
+// Stores one value per group and column of a panel; value(g, n) is asked for columns that exist.
+template <typename Value>
+void PackEntries(const PackedView& view, int64_t panel, void* out, float otherwise, Value value) {
+  const int64_t width = PanelCols(view.packing);
+  for (int64_t g = 0; g < view.groups; ++g) {
+    for (int64_t i = 0; i < width; ++i) {
+      const int64_t n = panel * width + i, at = (panel * view.groups + g) * width + i;
+      const float entry = n < view.cols ? value(g, n) : otherwise;
+      if (view.short_scales) {
+        static_cast<uint16_t*>(out)[at] = static_cast<uint16_t>(std::bit_cast<uint32_t>(entry) >> 16);
+      } else {
+        static_cast<float*>(out)[at] = entry;
+      }
+    }
+  }
+}
+
+int64_t Panels(const PackedView& view) {
+  const int64_t width = PanelCols(view.packing);
+  return (view.cols + width - 1) / width;
+}
+
+bool IsOffset(Packing packing) {
+  return packing == Packing::kOffsetByte || packing == Packing::kOffsetNibble || packing == Packing::kOffsetLookup;
+}
+
 float EntryOf(const PackedView& view, const void* entries, int64_t k, int64_t n) {
-  const int64_t at = (n / kPanelCols * view.groups + (k + view.first) / view.group) * kPanelCols + n % kPanelCols;
-  return view.short_scales ? BF16ToF32(static_cast<const uint16_t*>(entries)[at])
-                           : static_cast<const float*>(entries)[at];
+  const int64_t width = PanelCols(view.packing);
+  const int64_t at = (n / width * view.groups + (k + view.first) / view.group) * width + n % width;
+  if (view.short_scales) return BF16ToF32(static_cast<const uint16_t*>(entries)[at]);
+  return static_cast<const float*>(entries)[at];
+}
+
+void Check(const FloatSource& b) {
+  if (b.rows < 0 || b.cols < 0) ThrowUsage("PackWeights: b is [{}, {}]", b.rows, b.cols);
+  if ((b.stored == Stored::kByte || b.stored == Stored::kNibble) && b.table == nullptr) {
+    ThrowUsage("PackWeights: b holds codes but has no table of their values");
+  }
+  if (b.scales.zero_point != nullptr && b.scales.scale == nullptr) {
+    ThrowUsage("PackWeights: b has zero points without scales");
+  }
+}
+
+// The decoded code of a panel's byte, without zero point and scale.
+float DecodedCode(const PackedView& view, const uint8_t* at, bool upper) {
+  const int nibble = upper ? *at >> 4 : *at & 15;
+  float value = 0;
+  uint16_t half = 0;
+  switch (view.packing) {
+    case Packing::kF32:
+      std::memcpy(&value, at, 4);
+      return value;
+    case Packing::kBF16:
+      std::memcpy(&half, at, 2);
+      return BF16ToF32(half);
+    case Packing::kF16:
+      std::memcpy(&half, at, 2);
+      return F16ToF32(half);
+    case Packing::kTableByte:
+      return view.table.value[*at];
+    case Packing::kHalfByte:  // the factor is in the scale, if there is one
+      return view.has_scales ? view.table.value[*at] / view.table.half_factor : view.table.value[*at];
+    case Packing::kOffsetByte:
+      return (static_cast<float>(*at) - view.offset) * view.unit;
+    case Packing::kOffsetNibble:
+      return (static_cast<float>(nibble) - view.offset) * view.unit;
+    case Packing::kOffsetLookup:
+      return (view.table.value[nibble] - view.offset) * view.unit;
+    case Packing::kNibbleTable:
+      return view.table.value[nibble];
+  }
+  return 0;
 }
 
 }  // namespace
 
 int64_t PackedWeights::bytes() const {
-  const int64_t panels = (view_.cols + kPanelCols - 1) / kPanelCols;
-  const int64_t entry = view_.short_scales ? 2 : 4;
-  const int64_t entries = panels * view_.groups * kPanelCols * entry;
-  return panels * view_.panel_bytes + (view_.has_scales ? entries : 0) + (view_.has_zero_points ? entries : 0);
+  const int64_t panels = Panels(view_);
+  const int64_t entries = panels * view_.groups * PanelCols(view_.packing) * (view_.short_scales ? 2 : 4);
+  return panels * view_.PanelBytes() + (view_.has_scales ? entries : 0) + (view_.has_zero_points ? entries : 0);
 }
 
 PackedWeights PackWeights(ThreadPool& pool, const FloatSource& b) {
-  if (b.rows < 0 || b.cols < 0) ThrowUsage("PackWeights: b is [{}, {}]", b.rows, b.cols);
-  if ((b.stored == Stored::kByte || b.stored == Stored::kNibble) && b.table == nullptr) {
-    ThrowUsage("PackWeights: b holds codes but has no table of their values");
-  }
-  if (b.scales.zero_point != nullptr && b.scales.scale == nullptr)
-    ThrowUsage("PackWeights: zero points without scales");
+  Check(b);
+  const Groups groups(b);
+  const Plan plan = PlanOf(pool, b, groups);
   PackedWeights weights;
   PackedView& view = weights.view_;
-  const Groups groups = GroupsOf(b);
-  const float *scale = b.scales.scale, *zero = b.scales.zero_point;
-  view.packing = ChoosePacking(b);
-  if (b.table != nullptr) view.table = *b.table;
-  float factor = 1;
-  if (view.packing == Packing::kHalfByte) {
-    const float f = view.table.half_factor;
-    const bool folds = scale == nullptr || AllEntries(b, scale, groups, [f](float s) { return Folds(f, s); });
-    if (!folds || HasSpecialCode(b)) {
-      view.packing = Packing::kTableByte;
-    } else {
-      factor = f;
-    }
-  }
+  view.packing = plan.packing;
   view.depth = b.rows, view.cols = b.cols;
-  view.panel_bytes = PanelBytes(view.packing, b.rows);
+  view.table = plan.table;
+  view.offset = plan.offset, view.unit = plan.unit;
   view.groups = groups.count, view.group = groups.group, view.first = groups.first;
-  view.has_scales = scale != nullptr, view.has_zero_points = zero != nullptr;
-  view.short_scales =
-      (scale == nullptr || AllEntries(b, scale, groups, [factor](float s) { return FitsBF16(s * factor); })) &&
-      (zero == nullptr || AllEntries(b, zero, groups, &FitsBF16));
-  const int64_t panels = (b.cols + kPanelCols - 1) / kPanelCols;
-  const size_t entries = static_cast<size_t>(panels * groups.count * kPanelCols) * (view.short_scales ? 2 : 4);
-  // Kernels may load a whole vector at the last code.
-  weights.codes_ = Buffer(static_cast<size_t>(panels * view.panel_bytes) + 64);
+  view.has_scales = b.scales.scale != nullptr || IsOffset(plan.packing);
+  view.has_zero_points = b.scales.zero_point != nullptr;
+  view.short_scales = groups.AllScales([&](float s) { return FitsBF16(s * plan.factor); }) &&
+                      groups.AllZeroPoints([](float z) { return FitsBF16(z); });
+  const int64_t panels = Panels(view);
+  const size_t entries =
+      static_cast<size_t>(panels * groups.count * PanelCols(view.packing) * (view.short_scales ? 2 : 4));
+  weights.codes_ = Buffer(static_cast<size_t>(panels * view.PanelBytes()));
   if (view.has_scales) weights.scales_ = Buffer(entries);
   if (view.has_zero_points) weights.zero_points_ = Buffer(entries);
   auto* codes = static_cast<uint8_t*>(weights.codes_.data());
   pool.ParallelFor(panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
-      PackPanel(b, view, p, codes + p * view.panel_bytes);
-      if (scale != nullptr) PackEntries(b, scale, groups, factor, view.short_scales, p, weights.scales_.data());
-      if (zero != nullptr) PackEntries(b, zero, groups, 1, view.short_scales, p, weights.zero_points_.data());
+      PackPanel(b, plan, p, codes + p * view.PanelBytes());
+      if (view.has_scales) {
+        PackEntries(view, p, weights.scales_.data(), 1,
+                    [&](int64_t g, int64_t n) { return groups.Scale(g, n) * plan.factor; });
+      }
+      if (view.has_zero_points) {
+        PackEntries(view, p, weights.zero_points_.data(), 0,
+                    [&](int64_t g, int64_t n) { return groups.At(b.scales.zero_point, g, n); });
+      }
     }
   });
   view.codes = codes;
@@ -234,36 +332,10 @@ PackedWeights PackWeights(ThreadPool& pool, const FloatSource& b) {
 
 float ValueAt(const PackedWeights& weights, int64_t k, int64_t n) {
   const PackedView& view = weights.view();
-  const CodePlace place = PlaceOf(view.packing, k, n % kPanelCols);
-  const uint8_t* at = view.codes + n / kPanelCols * view.panel_bytes + place.byte;
-  float value = 0;
-  uint16_t half = 0;
-  switch (view.packing) {
-    case Packing::kF32:
-      std::memcpy(&value, at, 4);
-      break;
-    case Packing::kBF16:
-      std::memcpy(&half, at, 2);
-      value = BF16ToF32(half);
-      break;
-    case Packing::kF16:
-      std::memcpy(&half, at, 2);
-      value = F16ToF32(half);
-      break;
-    case Packing::kI8:
-      value = static_cast<int8_t>(*at);
-      break;
-    case Packing::kHalfByte:  // the factor is in the scale, if there is one
-      value = view.table.value[*at];
-      if (view.has_scales) value /= view.table.half_factor;
-      break;
-    case Packing::kTableByte:
-      value = view.table.value[*at];
-      break;
-    case Packing::kNibbleShort:
-    case Packing::kNibbleLong:
-      value = view.table.value[place.upper ? *at >> 4 : *at & 15];
-  }
+  const int64_t width = PanelCols(view.packing);
+  const CodePlace place = PlaceOf(view.packing, n % width);
+  const uint8_t* block = view.codes + n / width * view.PanelBytes() + k * BlockBytes(view.packing);
+  float value = DecodedCode(view, block + place.byte, place.upper);
   if (!view.has_scales) return value;
   if (view.has_zero_points) value -= EntryOf(view, view.zero_points, k, n);
   return value * EntryOf(view, view.scales, k, n);

@@ -1,4 +1,4 @@
-// Weights packed once for the F family: [K, N] codes in panels of 16 columns, in the width they are stored in (f32,
+// Weights packed once for the F family: [K, N] codes in panels of columns, in the width they are stored in (f32,
 // bf16, f16, int8, fp8, or two 4-bit codes to a byte), with their scales beside them. Products with few rows stream the
 // panels at the memory's speed; larger ones decode a block at a time into f32 panels. Used for serving, where
 // activations stay f32 and only the weights are quantized, and wherever a float weight is used more than once between

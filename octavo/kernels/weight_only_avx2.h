@@ -7,20 +7,23 @@
 
 namespace octavo::kernels::internal {
 
-// out[k][16] = the weights of rows [k0, k0 + depth) of one panel, decoded and scaled.
-void DecodePanelAvx2(const PackedView& view, int64_t panel, int64_t k0, int64_t depth, float* out);
+// Decodes and scales rows [k0, k0 + depth) of columns [col, col + cols), col a multiple of 64, into f32 panels of 16
+// columns: panel p of them at out + p * panel_stride, [depth][16]. Columns past N come out as zeros.
+void DecodeColsAvx2(const PackedView& view, int64_t k0, int64_t depth, int64_t col, int64_t cols, float* out,
+                    int64_t panel_stride);
 
-inline constexpr int64_t kVectorPanels = 2;  // panels of one job at most
+inline constexpr int64_t kVectorCols = 64;  // columns of one job
+inline constexpr int64_t kVectorRows = 8;   // rows at most
 
-// sums[m][16 p + n] for a few rows and panels [panel, panel + panels), panels <= kVectorPanels, rows <= 8. `a` is
-// [K][rows]; row m of the sums starts at sums + m * sums_stride.
+// sums[m][n] for rows m and the 64 columns from `col`, a multiple of 64. `a` is [K][rows]; sums holds rows * 64 floats,
+// scratch as many again.
 struct VectorJob {
   const PackedView* view = nullptr;
-  int64_t panel = 0, panels = 0;
+  int64_t col = 0;
   const float* a = nullptr;
   int64_t rows = 1;
   float* sums = nullptr;
-  int64_t sums_stride = 0;
+  float* scratch = nullptr;
 };
 void RunVectorAvx2(const VectorJob& job);
 

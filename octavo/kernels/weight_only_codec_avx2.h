@@ -1,91 +1,141 @@
-// How each packing is decoded: `kSteps` consecutive k of one panel at a time, from `at`, into w[step][0 or 1] (columns
-// 0 … 7 and 8 … 15), before zero points and scales. Included by the two units that decode panels, nowhere else.
+// How each packing is decoded: one block (one k of a panel) at a time, eight columns after the other, before zero
+// points and scales. use(v, w) gets columns 8 v … 8 v + 7; v is a compile-time constant. One vector is finished before
+// the next is begun, so that few registers are in use and the sums stay in theirs. Included by the units that decode
+// panels, nowhere else.
 #pragma once
 
 #include <immintrin.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "octavo/kernels/weight_only_view.h"
 
 namespace octavo::kernels::internal {
 
+template <int kValue>
+using Constant = std::integral_constant<int, kValue>;
+
+#define OCTAVO_INLINE inline __attribute__((always_inline))
+
+inline const __m256i* Vectors(const uint8_t* at) { return reinterpret_cast<const __m256i*>(at); }
+inline const __m128i* Halves(const uint8_t* at) { return reinterpret_cast<const __m128i*>(at); }
+
 struct CodecF32 {
-  static constexpr int kSteps = 1, kBytes = 64;
+  static constexpr Packing kPacking = Packing::kF32;
   explicit CodecF32(const PackedView&) {}
-  void Decode(const uint8_t* at, __m256 (&w)[1][2]) const {
-    w[0][0] = _mm256_loadu_ps(reinterpret_cast<const float*>(at));
-    w[0][1] = _mm256_loadu_ps(reinterpret_cast<const float*>(at) + 8);
+  template <typename Use>
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    use(Constant<0>(), _mm256_loadu_ps(reinterpret_cast<const float*>(at)));
+    use(Constant<1>(), _mm256_loadu_ps(reinterpret_cast<const float*>(at) + 8));
   }
 };
 
 struct CodecBF16 {
-  static constexpr int kSteps = 1, kBytes = 32;
+  static constexpr Packing kPacking = Packing::kBF16;
   explicit CodecBF16(const PackedView&) {}
-  void Decode(const uint8_t* at, __m256 (&w)[1][2]) const {
-    const auto* halves = reinterpret_cast<const __m128i*>(at);
-    for (int h = 0; h < 2; ++h) {
-      const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves + h));
-      w[0][h] = _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-    }
+  static __m256 Wide(__m128i codes) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16)); }
+  template <typename Use>
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    use(Constant<0>(), Wide(_mm_loadu_si128(Halves(at))));
+    use(Constant<1>(), Wide(_mm_loadu_si128(Halves(at) + 1)));
   }
 };
 
 struct CodecF16 {
-  static constexpr int kSteps = 1, kBytes = 32;
+  static constexpr Packing kPacking = Packing::kF16;
   explicit CodecF16(const PackedView&) {}
-  void Decode(const uint8_t* at, __m256 (&w)[1][2]) const {
-    const auto* halves = reinterpret_cast<const __m128i*>(at);
-    for (int h = 0; h < 2; ++h) w[0][h] = _mm256_cvtph_ps(_mm_loadu_si128(halves + h));
-  }
-};
-
-struct CodecI8 {
-  static constexpr int kSteps = 1, kBytes = 16;
-  explicit CodecI8(const PackedView&) {}
-  void Decode(const uint8_t* at, __m256 (&w)[1][2]) const {
-    for (int h = 0; h < 2; ++h) {
-      const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at + 8 * h));
-      w[0][h] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
-    }
+  template <typename Use>
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    use(Constant<0>(), _mm256_cvtph_ps(_mm_loadu_si128(Halves(at))));
+    use(Constant<1>(), _mm256_cvtph_ps(_mm_loadu_si128(Halves(at) + 1)));
   }
 };
 
 struct CodecTableByte {
-  static constexpr int kSteps = 1, kBytes = 16;
+  static constexpr Packing kPacking = Packing::kTableByte;
   explicit CodecTableByte(const PackedView& view) : values(view.table.value) {}
-  void Decode(const uint8_t* at, __m256 (&w)[1][2]) const {
+  template <typename Use>
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
     alignas(32) float decoded[16];
     for (int i = 0; i < 16; ++i) decoded[i] = values[at[i]];
-    w[0][0] = _mm256_load_ps(decoded);
-    w[0][1] = _mm256_load_ps(decoded + 8);
+    use(Constant<0>(), _mm256_load_ps(decoded));
+    use(Constant<1>(), _mm256_load_ps(decoded + 8));
   }
   const float* values;
 };
 
-// fp8 as f16: the code of the odd k is in the upper byte of each word already, that of the even k is moved there; then
-// the magnitude slides down to its place under the f16 exponent.
+// fp8 as f16: the upper byte of each word is in place already, the lower one is moved there; then the magnitude slides
+// down to its place under the f16 exponent. The words go through memory: vcvtph2ps from memory needs no shuffle, and
+// the pipe that shuffles is the one that is short here.
+template <int kSlide>
 struct CodecHalfByte {
-  static constexpr int kSteps = 2, kBytes = 32;
+  static constexpr Packing kPacking = Packing::kHalfByte;
   explicit CodecHalfByte(const PackedView& view)
-      : slide(_mm_cvtsi32_si128(8 - view.table.half_shift)),
-        keep(_mm256_set1_epi16(static_cast<int16_t>(0x8000 | 0x7f << view.table.half_shift))),
+      : keep(_mm256_set1_epi16(static_cast<int16_t>(0x8000 | 0x7f << (8 - kSlide)))),
         factor(_mm256_set1_ps(view.table.half_factor)),
         has_factor(!view.has_scales) {}
-  void Decode(const uint8_t* at, __m256 (&w)[2][2]) const {
-    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-    const __m256i both[2] = {_mm256_slli_epi16(codes, 8), codes};
-    for (int j = 0; j < 2; ++j) {
-      const __m256i half = _mm256_and_si256(_mm256_sra_epi16(both[j], slide), keep);
-      w[j][0] = _mm256_cvtph_ps(_mm256_castsi256_si128(half));
-      w[j][1] = _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1));
-      if (has_factor) w[j][0] = _mm256_mul_ps(w[j][0], factor), w[j][1] = _mm256_mul_ps(w[j][1], factor);
-    }
+  __m256 Float(const __m128i& half) const {
+    __m256 value;
+    asm("vcvtph2ps %1, %0" : "=x"(value) : "m"(half));
+    return has_factor ? _mm256_mul_ps(value, factor) : value;
   }
-  __m128i slide;
+  template <typename Use>
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    const __m256i codes = _mm256_loadu_si256(Vectors(at));
+    alignas(32) __m128i half[4];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(half),
+                       _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(codes, 8), kSlide), keep));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(half + 2), _mm256_and_si256(_mm256_srai_epi16(codes, kSlide), keep));
+    use(Constant<0>(), Float(half[0]));
+    use(Constant<1>(), Float(half[1]));
+    use(Constant<2>(), Float(half[2]));
+    use(Constant<3>(), Float(half[3]));
+  }
   __m256i keep;
   __m256 factor;
   bool has_factor;
+};
+
+// Codes of the offset packings come out as whole numbers, those of odd vectors times kOddFactor: they are masked in the
+// place where they are, not shifted down. The scales make up for it.
+struct CodecOffsetByte {
+  static constexpr Packing kPacking = Packing::kOffsetByte;
+  static constexpr float kOddFactor = 256;
+  explicit CodecOffsetByte(const PackedView&) : even(_mm256_set1_epi32(0xff)), odd(_mm256_set1_epi32(0xff00)) {}
+  template <int kFirst, typename Use>
+  OCTAVO_INLINE void Bytes(__m256i bytes, Use use) const {
+    use(Constant<kFirst>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, even)));
+    use(Constant<kFirst + 1>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, odd)));
+    const __m256i rest = _mm256_srli_epi32(bytes, 16);
+    use(Constant<kFirst + 2>(), _mm256_cvtepi32_ps(_mm256_and_si256(rest, even)));
+    use(Constant<kFirst + 3>(), _mm256_cvtepi32_ps(_mm256_and_si256(rest, odd)));
+  }
+  template <typename Use>
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    Bytes<0>(_mm256_loadu_si256(Vectors(at)), use);
+  }
+  __m256i even, odd;
+};
+
+struct CodecOffsetNibble {
+  static constexpr Packing kPacking = Packing::kOffsetNibble;
+  static constexpr float kOddFactor = 16;
+  explicit CodecOffsetNibble(const PackedView&) : even(_mm256_set1_epi32(0x0f)), odd(_mm256_set1_epi32(0xf0)) {}
+  template <int kFirst, typename Use>
+  OCTAVO_INLINE void Pair(__m256i codes, Use use) const {
+    use(Constant<kFirst>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, even)));
+    use(Constant<kFirst + 1>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, odd)));
+  }
+  template <typename Use>
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    const __m256i codes = _mm256_loadu_si256(Vectors(at));
+    Pair<0>(codes, use);
+    Pair<2>(_mm256_srli_epi32(codes, 8), use);
+    Pair<4>(_mm256_srli_epi32(codes, 16), use);
+    Pair<6>(_mm256_srli_epi32(codes, 24), use);
+  }
+  __m256i even, odd;
 };
 
 // Byte `byte` of the sixteen values, for vpshufb.
@@ -99,61 +149,105 @@ inline __m256i BytePlane(const CodeTable& table, int byte) {
   return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(plane)));
 }
 
-// Values that bf16 holds: two lookups give the upper two bytes of 32 floats.
-struct CodecNibbleShort {
-  static constexpr int kSteps = 4, kBytes = 32;
-  explicit CodecNibbleShort(const PackedView& view)
-      : low(BytePlane(view.table, 2)), high(BytePlane(view.table, 3)), nibble(_mm256_set1_epi8(15)) {}
-  void Decode(const uint8_t* at, __m256 (&w)[4][2]) const {
-    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-    const __m256i halves[2] = {_mm256_and_si256(codes, nibble), _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble)};
-    const __m256i upper_half = _mm256_set1_epi32(static_cast<int32_t>(0xffff0000));
-    for (int h = 0; h < 2; ++h) {
-      const __m256i l = _mm256_shuffle_epi8(low, halves[h]), u = _mm256_shuffle_epi8(high, halves[h]);
-      const __m256i words[2] = {_mm256_unpacklo_epi8(l, u), _mm256_unpackhi_epi8(l, u)};
-      for (int q = 0; q < 2; ++q) {
-        w[2 * q][h] = _mm256_castsi256_ps(_mm256_slli_epi32(words[q], 16));
-        w[2 * q + 1][h] = _mm256_castsi256_ps(_mm256_and_si256(words[q], upper_half));
-      }
-    }
+struct CodecOffsetLookup {
+  static constexpr Packing kPacking = Packing::kOffsetLookup;
+  static constexpr float kOddFactor = 256;
+  explicit CodecOffsetLookup(const PackedView& view) : bytes(view), nibble(_mm256_set1_epi8(15)) {
+    alignas(16) uint8_t small[16];
+    for (int c = 0; c < 16; ++c) small[c] = static_cast<uint8_t>(view.table.value[c]);
+    table = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(small)));
   }
-  __m256i low, high, nibble;
+  template <typename Use>
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    const __m256i codes = _mm256_loadu_si256(Vectors(at));
+    bytes.Bytes<0>(_mm256_shuffle_epi8(table, _mm256_and_si256(codes, nibble)), use);
+    bytes.Bytes<4>(_mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble)), use);
+  }
+  CodecOffsetByte bytes;
+  __m256i table, nibble;
 };
 
 // Any sixteen values: four lookups, one per byte.
-struct CodecNibbleLong {
-  static constexpr int kSteps = 4, kBytes = 32;
-  explicit CodecNibbleLong(const PackedView& view) : nibble(_mm256_set1_epi8(15)) {
+struct CodecNibbleTable {
+  static constexpr Packing kPacking = Packing::kNibbleTable;
+  explicit CodecNibbleTable(const PackedView& view) : nibble(_mm256_set1_epi8(15)) {
     for (int b = 0; b < 4; ++b) plane[b] = BytePlane(view.table, b);
   }
-  void Decode(const uint8_t* at, __m256 (&w)[4][2]) const {
-    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-    const __m256i halves[2] = {_mm256_and_si256(codes, nibble), _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble)};
-    for (int h = 0; h < 2; ++h) {
-      const __m256i b0 = _mm256_shuffle_epi8(plane[0], halves[h]), b1 = _mm256_shuffle_epi8(plane[1], halves[h]);
-      const __m256i b2 = _mm256_shuffle_epi8(plane[2], halves[h]), b3 = _mm256_shuffle_epi8(plane[3], halves[h]);
-      const __m256i low_words[2] = {_mm256_unpacklo_epi8(b0, b1), _mm256_unpackhi_epi8(b0, b1)};
-      const __m256i high_words[2] = {_mm256_unpacklo_epi8(b2, b3), _mm256_unpackhi_epi8(b2, b3)};
-      for (int q = 0; q < 2; ++q) {
-        w[2 * q][h] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(low_words[q], high_words[q]));
-        w[2 * q + 1][h] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(low_words[q], high_words[q]));
-      }
-    }
+  template <int kFirst, typename Use>
+  OCTAVO_INLINE void Words(__m256i low, __m256i high, Use use) const {
+    use(Constant<kFirst>(), _mm256_castsi256_ps(_mm256_unpacklo_epi16(low, high)));
+    use(Constant<kFirst + 1>(), _mm256_castsi256_ps(_mm256_unpackhi_epi16(low, high)));
+  }
+  template <int kFirst, typename Use>
+  OCTAVO_INLINE void Codes(__m256i codes, Use use) const {
+    const __m256i b0 = _mm256_shuffle_epi8(plane[0], codes), b1 = _mm256_shuffle_epi8(plane[1], codes);
+    const __m256i b2 = _mm256_shuffle_epi8(plane[2], codes), b3 = _mm256_shuffle_epi8(plane[3], codes);
+    Words<kFirst>(_mm256_unpacklo_epi8(b0, b1), _mm256_unpacklo_epi8(b2, b3), use);
+    Words<kFirst + 2>(_mm256_unpackhi_epi8(b0, b1), _mm256_unpackhi_epi8(b2, b3), use);
+  }
+  template <typename Use>
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    const __m256i codes = _mm256_loadu_si256(Vectors(at));
+    Codes<0>(_mm256_and_si256(codes, nibble), use);
+    Codes<4>(_mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble), use);
   }
   __m256i plane[4], nibble;
 };
 
-// Scales or zero points of one group of one panel.
-inline void LoadEntries(const PackedView& view, const void* entries, int64_t panel, int64_t group, __m256 (&out)[2]) {
-  const int64_t at = (panel * view.groups + group) * kPanelCols;
-  for (int h = 0; h < 2; ++h) {
+// True for the packings whose codes carry an offset.
+template <typename Codec>
+inline constexpr bool kHasOffset = requires {
+  Codec::kOddFactor;
+};
+
+// Scales or zero points of one group of one panel: `count` vectors.
+inline void LoadEntries(const PackedView& view, const void* entries, int64_t panel, int64_t group, int count,
+                        __m256* out) {
+  const int64_t at = (panel * view.groups + group) * count * 8;
+  for (int v = 0; v < count; ++v) {
     if (view.short_scales) {
-      const auto* codes = static_cast<const uint16_t*>(entries) + at + 8 * h;
+      const auto* codes = static_cast<const uint16_t*>(entries) + at + 8 * v;
       const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-      out[h] = _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+      out[v] = _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
     } else {
-      out[h] = _mm256_loadu_ps(static_cast<const float*>(entries) + at + 8 * h);
+      out[v] = _mm256_loadu_ps(static_cast<const float*>(entries) + at + 8 * v);
     }
+  }
+}
+
+// What turns decoded codes into weights, for the vectors of one group of one panel. Without zero points an offset codec
+// has w = code * scale + shift; with them, and for the others, w = (code - zero) * scale.
+template <bool kZeroPoints, typename Codec>
+inline void LoadScales(const PackedView& view, int64_t panel, int64_t group, __m256* scale, __m256* shift) {
+  constexpr int kVectors = static_cast<int>(PanelCols(Codec::kPacking) / 8);
+  LoadEntries(view, view.scales, panel, group, kVectors, scale);
+  if constexpr (kZeroPoints) LoadEntries(view, view.zero_points, panel, group, kVectors, shift);
+  if constexpr (kHasOffset<Codec>) {
+    const __m256 unit = _mm256_set1_ps(view.unit), offset = _mm256_set1_ps(view.offset);
+    const __m256 odd = _mm256_set1_ps(Codec::kOddFactor), inverse = _mm256_set1_ps(1 / Codec::kOddFactor);
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kZeroPoints) {
+        shift[v] = _mm256_add_ps(_mm256_div_ps(shift[v], unit), offset);
+        if (v % 2 == 1) shift[v] = _mm256_mul_ps(shift[v], odd);
+      }
+      scale[v] = _mm256_mul_ps(scale[v], unit);
+      if constexpr (!kZeroPoints) shift[v] = _mm256_mul_ps(_mm256_sub_ps(_mm256_setzero_ps(), offset), scale[v]);
+      if (v % 2 == 1) scale[v] = _mm256_mul_ps(scale[v], inverse);
+    }
+  }
+}
+
+// The weights of one vector of decoded codes.
+template <bool kScaled, bool kZeroPoints, typename Codec>
+OCTAVO_INLINE __m256 Scaled(__m256 codes, const __m256& scale, const __m256& shift) {
+  if constexpr (!kScaled) {
+    return codes;
+  } else if constexpr (kHasOffset<Codec> && !kZeroPoints) {
+    return _mm256_fmadd_ps(codes, scale, shift);
+  } else if constexpr (kZeroPoints) {
+    return _mm256_mul_ps(_mm256_sub_ps(codes, shift), scale);
+  } else {
+    return _mm256_mul_ps(codes, scale);
   }
 }
 
@@ -167,16 +261,25 @@ void WithCodec(const PackedView& view, Work work) {
       return work(CodecBF16(view));
     case Packing::kF16:
       return work(CodecF16(view));
-    case Packing::kI8:
-      return work(CodecI8(view));
-    case Packing::kHalfByte:
-      return work(CodecHalfByte(view));
     case Packing::kTableByte:
       return work(CodecTableByte(view));
-    case Packing::kNibbleShort:
-      return work(CodecNibbleShort(view));
-    case Packing::kNibbleLong:
-      return work(CodecNibbleLong(view));
+    case Packing::kHalfByte:
+      switch (8 - view.table.half_shift) {
+        case 0:
+          return work(CodecHalfByte<0>(view));
+        case 1:
+          return work(CodecHalfByte<1>(view));
+        default:
+          return work(CodecHalfByte<2>(view));
+      }
+    case Packing::kOffsetByte:
+      return work(CodecOffsetByte(view));
+    case Packing::kOffsetNibble:
+      return work(CodecOffsetNibble(view));
+    case Packing::kOffsetLookup:
+      return work(CodecOffsetLookup(view));
+    case Packing::kNibbleTable:
+      return work(CodecNibbleTable(view));
   }
 }
 

@@ -4,38 +4,49 @@
 namespace octavo::kernels::internal {
 namespace {
 
-template <typename Codec>
-void Decode(const PackedView& view, const Codec& codec, int64_t panel, int64_t k0, int64_t depth, float* out) {
-  constexpr int64_t kSteps = Codec::kSteps;
-  const uint8_t* codes = view.codes + panel * view.panel_bytes;
-  __m256 scale[2] = {}, zero[2] = {};
+// Rows [k0, k0 + depth) of one panel into the f32 panels it spans, as many as there is room for.
+template <bool kScaled, bool kZeroPoints, typename Codec>
+void DecodePanel(const PackedView& view, const Codec& codec, int64_t panel, int64_t k0, int64_t depth, int64_t cols,
+                 float* out, int64_t panel_stride) {
+  constexpr int kVectors = static_cast<int>(PanelCols(Codec::kPacking) / 8);
+  __m256 scale[kVectors] = {}, shift[kVectors] = {};
+  const uint8_t* codes = view.codes + panel * view.PanelBytes() + k0 * BlockBytes(Codec::kPacking);
   int64_t group_end = k0;  // load at the first k
-  for (int64_t block = k0 / kSteps * kSteps; block < k0 + depth; block += kSteps) {
-    __m256 w[kSteps][2];
-    codec.Decode(codes + block / kSteps * Codec::kBytes, w);
-    for (int64_t j = 0; j < kSteps; ++j) {
-      const int64_t k = block + j;
-      if (k < k0 || k >= k0 + depth) continue;
-      if (view.has_scales && k == group_end) {
-        const int64_t group = (k + view.first) / view.group;
-        LoadEntries(view, view.scales, panel, group, scale);
-        if (view.has_zero_points) LoadEntries(view, view.zero_points, panel, group, zero);
-        group_end = (group + 1) * view.group - view.first;
-      }
-      for (int h = 0; h < 2; ++h) {
-        __m256 value = w[j][h];
-        if (view.has_zero_points) value = _mm256_sub_ps(value, zero[h]);
-        if (view.has_scales) value = _mm256_mul_ps(value, scale[h]);
-        _mm256_storeu_ps(out + (k - k0) * kPanelCols + 8 * h, value);
-      }
+  for (int64_t k = k0; k < k0 + depth; ++k, codes += BlockBytes(Codec::kPacking)) {
+    if (kScaled && k == group_end) {
+      const int64_t group = (k + view.first) / view.group;
+      LoadScales<kZeroPoints, Codec>(view, panel, group, scale, shift);
+      group_end = (group + 1) * view.group - view.first;
     }
+    float* row = out + (k - k0) * 16;
+    codec.Decode(codes, [&](auto v, __m256 value) {
+      if (v * 8 >= cols) return;
+      _mm256_storeu_ps(row + v / 2 * panel_stride + v % 2 * 8,
+                       Scaled<kScaled, kZeroPoints, Codec>(value, scale[v], shift[v]));
+    });
   }
 }
 
 }  // namespace
 
-void DecodePanelAvx2(const PackedView& view, int64_t panel, int64_t k0, int64_t depth, float* out) {
-  WithCodec(view, [&](const auto& codec) { Decode(view, codec, panel, k0, depth, out); });
+void DecodeColsAvx2(const PackedView& view, int64_t k0, int64_t depth, int64_t col, int64_t cols, float* out,
+                    int64_t panel_stride) {
+  const int64_t width = PanelCols(view.packing), padded = (cols + 15) / 16 * 16;
+  WithCodec(view, [&](const auto& codec) {
+    for (int64_t n = 0; n < cols; n += width) {
+      const auto run = [&]<bool kScaled, bool kZeroPoints>() {
+        DecodePanel<kScaled, kZeroPoints>(view, codec, (col + n) / width, k0, depth, padded - n,
+                                          out + n / 16 * panel_stride, panel_stride);
+      };
+      if (!view.has_scales) {
+        run.template operator()<false, false>();
+      } else if (!view.has_zero_points) {
+        run.template operator()<true, false>();
+      } else {
+        run.template operator()<true, true>();
+      }
+    }
+  });
 }
 
 }  // namespace octavo::kernels::internal

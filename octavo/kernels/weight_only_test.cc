@@ -35,17 +35,19 @@ Matrix CodesOf(Numbers& numbers, Format format, int64_t rows, int64_t cols, bool
 }
 
 void ExpectSameValues(const FloatSource& source, const PackedWeights& packed, const std::string& what) {
-  std::vector<float> decoded(static_cast<size_t>(source.rows * kPanelCols));
   for (int64_t n = 0; n < source.cols; ++n) {
     for (int64_t k = 0; k < source.rows; ++k) {
       ASSERT_EQ(Bits(ValueAt(source, k, n)), Bits(ValueAt(packed, k, n))) << what << " " << k << " " << n;
     }
-    if (ChooseIsa().isa != Isa::kAvx2) continue;
-    // The vector decoder, on a range that starts anywhere.
-    const int64_t k0 = n % source.rows, depth = source.rows - k0;
-    internal::DecodePanelAvx2(packed.view(), n / kPanelCols, k0, depth, decoded.data());
+  }
+  if (ChooseIsa().isa != Isa::kAvx2) return;
+  // The vector decoder, on a range of rows that starts anywhere.
+  const int64_t k0 = source.rows / 3, depth = source.rows - k0, panels = (source.cols + 15) / 16;
+  std::vector<float> decoded(static_cast<size_t>(panels * 16 * depth));
+  internal::DecodeColsAvx2(packed.view(), k0, depth, 0, source.cols, decoded.data(), 16 * depth);
+  for (int64_t n = 0; n < source.cols; ++n) {
     for (int64_t k = k0; k < source.rows; ++k) {
-      const float found = decoded[static_cast<size_t>((k - k0) * kPanelCols + n % kPanelCols)];
+      const float found = decoded[static_cast<size_t>(n / 16 * 16 * depth + (k - k0) * 16 + n % 16)];
       ASSERT_EQ(Bits(ValueAt(source, k, n)), Bits(found)) << what << " vector " << k << " " << n;
     }
   }
@@ -57,7 +59,7 @@ TEST(PackWeights, EveryCodeOfEveryFormat) {
   for (const FormatInfo& info : AllFormats()) {
     if (info.bits > 8) continue;
     for (const bool no_nan : {false, true}) {
-      const Matrix codes = CodesOf(numbers, info.format, 67, 37, no_nan);
+      const Matrix codes = CodesOf(numbers, info.format, 67, 99, no_nan);
       ExpectSameValues(codes.source, PackWeights(pool, codes.source), std::string(info.name));
     }
   }
@@ -70,13 +72,14 @@ TEST(PackWeights, NarrowestPackingThatLosesNothing) {
     const Matrix codes = CodesOf(numbers, format, 8, 16, true);
     return PackWeights(pool, codes.source).view().packing;
   };
-  EXPECT_EQ(packing(Format::kInt4), Packing::kNibbleShort);
-  EXPECT_EQ(packing(Format::kUint4), Packing::kNibbleShort);
-  EXPECT_EQ(packing(Format::kInt2), Packing::kNibbleShort);
-  EXPECT_EQ(packing(Format::kF4E2M1FN), Packing::kNibbleShort);
-  EXPECT_EQ(packing(Format::kNF4), Packing::kNibbleLong);
-  EXPECT_EQ(packing(Format::kInt8), Packing::kI8);
-  EXPECT_EQ(packing(Format::kInt6), Packing::kI8);
+  EXPECT_EQ(packing(Format::kInt4), Packing::kOffsetNibble);
+  EXPECT_EQ(packing(Format::kUint4), Packing::kOffsetNibble);
+  EXPECT_EQ(packing(Format::kInt2), Packing::kOffsetNibble);
+  EXPECT_EQ(packing(Format::kF4E2M1FN), Packing::kOffsetLookup);
+  EXPECT_EQ(packing(Format::kNF4), Packing::kNibbleTable);
+  EXPECT_EQ(packing(Format::kInt8), Packing::kOffsetByte);
+  EXPECT_EQ(packing(Format::kUint8), Packing::kOffsetByte);
+  EXPECT_EQ(packing(Format::kInt6), Packing::kOffsetByte);
   EXPECT_EQ(packing(Format::kF8E4M3FN), Packing::kHalfByte);
   EXPECT_EQ(packing(Format::kF8E5M2), Packing::kHalfByte);
   EXPECT_EQ(packing(Format::kF8E4M3FNUZ), Packing::kHalfByte);
@@ -89,13 +92,13 @@ TEST(PackWeights, NarrowestPackingThatLosesNothing) {
 TEST(PackWeights, BytesAreThoseOfTheCodesAndScales) {
   ThreadPool pool(1);
   Numbers numbers(3);
-  Matrix codes = CodesOf(numbers, Format::kInt4, 256, 32, true);
-  EXPECT_EQ(PackWeights(pool, codes.source).bytes(), 256 * 32 / 2);
-  codes.scale.assign(8 * 32, 0.3f);  // groups of 32 along K
-  codes.source.scales = {codes.scale.data(), nullptr, 32, 1, 32, 1, 0, 0};
-  EXPECT_EQ(PackWeights(pool, codes.source).bytes(), 256 * 32 / 2 + 8 * 32 * 4);
-  codes.scale.assign(8 * 32, 0.25f);  // powers of two need half the room
-  EXPECT_EQ(PackWeights(pool, codes.source).bytes(), 256 * 32 / 2 + 8 * 32 * 2);
+  Matrix codes = CodesOf(numbers, Format::kInt4, 256, 64, true);
+  EXPECT_EQ(PackWeights(pool, codes.source).bytes(), 256 * 64 / 2 + 64 * 2);  // whole numbers carry a scale of 1
+  codes.scale.assign(8 * 64, 0.3f);                                           // groups of 32 along K
+  codes.source.scales = {codes.scale.data(), nullptr, 32, 1, 64, 1, 0, 0};
+  EXPECT_EQ(PackWeights(pool, codes.source).bytes(), 256 * 64 / 2 + 8 * 64 * 4);
+  codes.scale.assign(8 * 64, 0.25f);  // powers of two need half the room
+  EXPECT_EQ(PackWeights(pool, codes.source).bytes(), 256 * 64 / 2 + 8 * 64 * 2);
 }
 
 // Scales for which a shortcut of the decoders would not be exact.
@@ -150,7 +153,7 @@ TEST_F(WeightOnlyBits, FormatsRowsAndGroups) {
   constexpr int64_t kDepths[] = {1, 4, 100, 256, 258, 512, 640, 777};
   for (int round = 0; round < 160; ++round) {
     const Format format = kFormats[round % 8];
-    const int64_t m = round % 3 == 0 ? 1 : 1 + numbers.Below(12), n = 1 + numbers.Below(90), k = numbers.Of(kDepths);
+    const int64_t m = round % 3 == 0 ? 1 : 1 + numbers.Below(12), n = 1 + numbers.Below(200), k = numbers.Of(kDepths);
     const Matrix a = RandomMatrix(numbers, Stored::kF32, m, k, Layout::kRows);
     Matrix b = CodesOf(numbers, format, k, n, true);
     const int kind = static_cast<int>(numbers.Below(4));

@@ -7,78 +7,92 @@
 
 namespace octavo::kernels {
 
-inline constexpr int64_t kPanelCols = 16;
-
-// How the codes of a panel (16 columns, all of K) lie in memory. k and n count inside the panel.
+// How the codes of a panel lie in memory. A panel is 16, 32 or 64 columns and all of K; one k of it is a block. Byte
+// and nibble blocks are 32 bytes, ordered so that one load gives whole vectors of eight neighbouring columns without
+// moving codes between lanes.
 enum class Packing : uint8_t {
-  kF32,        // [K][16] floats
-  kBF16,       // [K][16] 16-bit codes
-  kF16,        // [K][16]
-  kI8,         // [K][16] bytes
-  kHalfByte,   // [K / 2][16][2] bytes: fp8 that is a shift away from f16; no code is a NaN or an infinity
-  kTableByte,  // [K][16] bytes: any table of 256 values
-  // Four k by 16 columns in 32 bytes. Columns 0 … 7 in the low halves, 8 … 15 in the high halves of the bytes.
-  kNibbleShort,  // a table of values that bf16 holds; byte 16 h + 8 q + 2 i + j is column 4 h + i, k 2 q + j
-  kNibbleLong,   // any table; byte 16 h + 4 q + i is column 4 h + i, k q
+  kF32,        // 16 columns, 4 bytes each
+  kBF16,       // 16 columns, 2 bytes each
+  kF16,        // 16 columns, 2 bytes each
+  kTableByte,  // 16 columns, a byte each: any table of 256 values
+  kHalfByte,   // 32 columns, fp8 that is a shift away from f16, no NaN or infinity: byte 2 i + j is column 16 j + i
+  // Whole numbers of some unit, stored with an offset that makes them positive: value = (code - offset) * unit. They
+  // always have scales, positive and far from overflow and underflow, so that the offset can be taken away by the FMA
+  // that applies the scale: fl(code * s - offset * s) is fl(value * s) because the offset is a power of two.
+  kOffsetByte,    // 32 columns: byte 4 i + v is column 8 v + i
+  kOffsetNibble,  // 64 columns: half v % 2 of byte 4 i + v / 2 is column 8 v + i
+  kOffsetLookup,  // 64 columns: half u of byte 4 i + j is column 32 u + 8 j + i; the code indexes a table of the above
+  kNibbleTable,   // 64 columns, any table of 16 values: half u of byte 16 h + 4 q + i is column 32 u + 8 q + 4 h + i
 };
 
-struct PackedView {
-  Packing packing = Packing::kF32;
-  int64_t depth = 0, cols = 0;
-  const uint8_t* codes = nullptr;
-  int64_t panel_bytes = 0;  // from one panel to the next
-  CodeTable table;          // for the byte and nibble packings
-
-  // Scales, [panel][group][16], as f32 or as bf16. k belongs to group (k + first) / group.
-  bool has_scales = false, has_zero_points = false, short_scales = false;
-  const void* scales = nullptr;
-  const void* zero_points = nullptr;
-  int64_t groups = 1, group = 1, first = 0;
-};
-
-// Bytes from one panel to the next: `rows` of k are rounded up to what the packing interleaves.
-inline constexpr int64_t PanelBytes(Packing packing, int64_t depth) {
+inline constexpr int64_t PanelCols(Packing packing) {
   switch (packing) {
-    case Packing::kF32:
-      return depth * 64;
-    case Packing::kBF16:
-    case Packing::kF16:
-      return depth * 32;
-    case Packing::kI8:
-    case Packing::kTableByte:
-      return depth * 16;
     case Packing::kHalfByte:
-      return (depth + 1) / 2 * 32;
-    case Packing::kNibbleShort:
-    case Packing::kNibbleLong:
-      return (depth + 3) / 4 * 32;
+    case Packing::kOffsetByte:
+      return 32;
+    case Packing::kOffsetNibble:
+    case Packing::kOffsetLookup:
+    case Packing::kNibbleTable:
+      return 64;
+    default:
+      return 16;
   }
-  return 0;
 }
 
-// The byte of element (k, n) of a panel, and whether it is in the upper half (nibbles).
+// Bytes of one k of a panel.
+inline constexpr int64_t BlockBytes(Packing packing) {
+  switch (packing) {
+    case Packing::kF32:
+      return 64;
+    case Packing::kTableByte:
+      return 16;
+    default:
+      return 32;
+  }
+}
+
+// The byte of column n of a block, and whether it is in the upper half of the byte (nibbles).
 struct CodePlace {
   int64_t byte;
   bool upper;
 };
-inline constexpr CodePlace PlaceOf(Packing packing, int64_t k, int64_t n) {
+inline constexpr CodePlace PlaceOf(Packing packing, int64_t n) {
   switch (packing) {
     case Packing::kF32:
-      return {(k * 16 + n) * 4, false};
+      return {n * 4, false};
     case Packing::kBF16:
     case Packing::kF16:
-      return {(k * 16 + n) * 2, false};
-    case Packing::kI8:
+      return {n * 2, false};
     case Packing::kTableByte:
-      return {k * 16 + n, false};
+      return {n, false};
     case Packing::kHalfByte:
-      return {k / 2 * 32 + n * 2 + k % 2, false};
-    case Packing::kNibbleShort:
-      return {k / 4 * 32 + n % 8 / 4 * 16 + k % 4 / 2 * 8 + n % 4 * 2 + k % 2, n >= 8};
-    case Packing::kNibbleLong:
-      return {k / 4 * 32 + n % 8 / 4 * 16 + k % 4 * 4 + n % 4, n >= 8};
+      return {n % 16 * 2 + n / 16, false};
+    case Packing::kOffsetByte:
+      return {n % 8 * 4 + n / 8, false};
+    case Packing::kOffsetNibble:
+      return {n % 8 * 4 + n / 16, n / 8 % 2 == 1};
+    case Packing::kOffsetLookup:
+      return {n % 8 * 4 + n / 8 % 4, n >= 32};
+    case Packing::kNibbleTable:
+      return {n % 8 / 4 * 16 + n / 8 % 4 * 4 + n % 4, n >= 32};
   }
   return {0, false};
 }
+
+struct PackedView {
+  Packing packing = Packing::kF32;
+  int64_t depth = 0, cols = 0;
+  const uint8_t* codes = nullptr;  // [panel][K] blocks
+  CodeTable table;             // kTableByte, kHalfByte, kNibbleTable: the values; kOffsetLookup: value / unit + offset
+  float offset = 0, unit = 1;  // of the offset packings
+
+  // Scales, [panel][group][column of the panel], as f32 or as bf16. k belongs to group (k + first) / group.
+  bool has_scales = false, has_zero_points = false, short_scales = false;
+  const void* scales = nullptr;
+  const void* zero_points = nullptr;
+  int64_t groups = 1, group = 1, first = 0;
+
+  int64_t PanelBytes() const { return depth * BlockBytes(packing); }
+};
 
 }  // namespace octavo::kernels
