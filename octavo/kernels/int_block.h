@@ -23,7 +23,8 @@ struct IntBlock {
   int64_t first_row = 0;       // row 0 of the strips is this row of the output and of the row scales
   int64_t tiles = 0, units = 0;
   int64_t k = 0, tile_length = 0;  // to know how many steps a tile has, for two zero points
-  // The exact sum is raw + row_add + col_add, then without the zero points. [rows, tiles] and [tiles, padded columns].
+  // The exact sum is raw + row_add + col_add, then without the zero points. Rows' constants lie strip by strip,
+  // [tiles][rows of the strip]; columns' [tiles, padded columns].
   const int32_t* row_add = nullptr;
   const int32_t* row_sum = nullptr;
   const int32_t* col_add = nullptr;
@@ -47,8 +48,8 @@ void BlockU4Avx2(const IntBlock& block, const IntRect& rect);
 // eight times the row's sum for int4 weights.
 struct StripsTarget {
   uint8_t* strips;
-  int32_t* row_add;  // [rows, tiles]
-  int32_t* row_sum;  // [rows, tiles] or null
+  int32_t* row_add;  // strip by strip, [tiles][rows of the strip]
+  int32_t* row_sum;  // the same, or null
   int64_t tiles, units, tile_length;
 };
 void PackStripsI8Avx2(const MatrixView<const int8_t>& a, const StripsTarget& target, int64_t begin, int64_t end);

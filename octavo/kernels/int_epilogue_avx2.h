@@ -19,6 +19,7 @@ struct alignas(64) TileScratch {
   int32_t zeros[6 * 16];
   int32_t acc[6 * 16];
   float sum[6 * 16];
+  float row_scale[8];
 };
 
 struct Pair {
@@ -62,6 +63,13 @@ inline PairI LoadInts(const int32_t* data) {
 // A missing scale is a multiplication by 1, a missing bias an addition of -0: neither changes a bit.
 constexpr float kOne = 1.0f, kMinusZero = -0.0f;
 
+// Where the output tile is: `row` counts from the first packed row, `rows` is the height of its strip.
+struct TilePlace {
+  int64_t row;
+  int rows;
+  int64_t n;
+};
+
 template <int kRows, ScaleMath kMath, ScaleOrder kOrder>
 class TileEpilogue {
  public:
@@ -74,41 +82,50 @@ class TileEpilogue {
     plain_ = !zeros_ && block.out.f32.data != nullptr && block.out.f32.col_stride == 1;
   }
 
-  // Whether tiles of full size may go through the functions without branches: StorePlain for one tile of K;
+  // Whether tiles of 16 columns may go through the functions without branches: StorePlain for one tile of K;
   // ClearPlain, AddPlain for each, FinishPlain for more.
   bool plain() const { return plain_; }
+  // Whether a micro-kernel may also scale the tiles itself: one scale per row, column scales contiguous.
+  bool fusible() const {
+    return plain_ && kMath == ScaleMath::kF32 && kOrder == ScaleOrder::kRowThenColumn && row_scale_.tile_stride == 0 &&
+           col_scale_.stride == 1 && block_.col_add == nullptr && block_.tiles > 1;
+  }
+  const float* ColScales(int64_t n) const { return col_scale_.From(n, 0); }
+  int64_t col_tile_stride() const { return col_scale_.tile_stride; }
+  void GatherRowScales(int64_t row, int rows) {
+    for (int r = 0; r < rows; ++r) scratch_.row_scale[r] = row_scale_.at(block_.first_row + row + r, 0);
+  }
 
-  void StorePlain(int64_t row, int64_t n) {
-    const Pair bias = LoadColumns(bias_.data + n * bias_.stride, bias_.stride, kPanelColumns);
-    const MatrixView<float>& out = block_.out.f32;
-    float* to = out.data + (block_.first_row + row) * out.row_stride + n;
-    const int64_t stride = out.row_stride;
-    ForRows(row, n, 0, [&](int r, const Pair& value) {
+  void StorePlain(const TilePlace& at) {
+    const Pair bias = LoadColumns(bias_.From(at.n, 0), bias_.stride, kPanelColumns);
+    const int64_t stride = block_.out.f32.row_stride;
+    float* to = block_.out.f32.data + (block_.first_row + at.row) * stride + at.n;
+    ForRows(at, 0, [&](int r, const Pair& value) {
       _mm256_storeu_ps(to + r * stride, Finish(value.lo, bias.lo));
       _mm256_storeu_ps(to + r * stride + 8, Finish(value.hi, bias.hi));
     });
   }
 
   // -0 is what an addition does not see.
-  void ClearPlain() {
+  void ClearPlain(int rows) {
     const __m256 zero = _mm256_set1_ps(kMinusZero);
-    for (int i = 0; i < kRows * kPanelColumns; i += 8) _mm256_store_ps(scratch_.sum + i, zero);
+    for (int i = 0; i < rows * kPanelColumns; i += 8) _mm256_store_ps(scratch_.sum + i, zero);
   }
 
-  void AddPlain(int64_t row, int64_t n, int64_t tile) {
+  void AddPlain(const TilePlace& at, int64_t tile) {
     float* sum = scratch_.sum;
-    ForRows(row, n, tile, [&](int r, const Pair& value) {
+    ForRows(at, tile, [&](int r, const Pair& value) {
       float* to = sum + r * kPanelColumns;
       _mm256_store_ps(to, _mm256_add_ps(_mm256_load_ps(to), value.lo));
       _mm256_store_ps(to + 8, _mm256_add_ps(_mm256_load_ps(to + 8), value.hi));
     });
   }
 
-  void FinishPlain(int64_t row, int64_t n) {
-    const Pair bias = LoadColumns(bias_.data + n * bias_.stride, bias_.stride, kPanelColumns);
-    const MatrixView<float>& out = block_.out.f32;
-    float* to = out.data + (block_.first_row + row) * out.row_stride + n;
-    for (int r = 0; r < kRows; ++r, to += out.row_stride) {
+  void FinishPlain(const TilePlace& at) {
+    const Pair bias = LoadColumns(bias_.From(at.n, 0), bias_.stride, kPanelColumns);
+    const int64_t stride = block_.out.f32.row_stride;
+    float* to = block_.out.f32.data + (block_.first_row + at.row) * stride + at.n;
+    for (int r = 0; r < at.rows; ++r, to += stride) {
       const float* sum = scratch_.sum + r * kPanelColumns;
       _mm256_storeu_ps(to, Finish(_mm256_load_ps(sum), bias.lo));
       _mm256_storeu_ps(to + 8, Finish(_mm256_load_ps(sum + 8), bias.hi));
@@ -117,18 +134,18 @@ class TileEpilogue {
 
   // Adds tile `tile` of the sums in scratch.acc to scratch.sum, or finishes and stores when it is the last. Kept out of
   // the loop over tiles: inlined there, its many cases cost the common one its registers.
-  [[gnu::noinline]] void Take(int64_t row, int rows, int64_t n, int64_t tile) {
-    const int64_t valid = block_.cols - n, padded = block_.padded_cols();
-    if (zeros_) RemoveZeros(row, rows, n, tile, valid);
+  [[gnu::noinline]] void Take(const TilePlace& at, int64_t tile) {
+    const int64_t row = at.row, n = at.n, valid = block_.cols - n, padded = block_.padded_cols();
+    const int rows = at.rows;
+    if (zeros_) RemoveZeros(at, tile, valid);
     const bool last = tile + 1 == block_.tiles;
-    const Pair col =
-        LoadColumns(col_scale_.data + n * col_scale_.stride + tile * col_scale_.tile_stride, col_scale_.stride, valid);
+    const Pair col = LoadColumns(col_scale_.From(n, tile), col_scale_.stride, valid);
     PairI add = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     if (block_.col_add != nullptr) add = LoadInts(block_.col_add + tile * padded + n);
     Pair bias{};
-    if (last) bias = LoadColumns(bias_.data + n * bias_.stride, bias_.stride, valid);
+    if (last) bias = LoadColumns(bias_.From(n, 0), bias_.stride, valid);
     for (int r = 0; r < rows; ++r) {
-      const __m256i row_add = _mm256_set1_epi32(block_.row_add[(row + r) * block_.tiles + tile]);
+      const __m256i row_add = _mm256_set1_epi32(block_.row_add[row * block_.tiles + tile * rows + r]);
       const PairI raw = LoadInts(scratch_.acc + r * kPanelColumns);
       const PairI exact = {_mm256_add_epi32(_mm256_add_epi32(raw.lo, row_add), add.lo),
                            _mm256_add_epi32(_mm256_add_epi32(raw.hi, row_add), add.hi)};
@@ -137,7 +154,7 @@ class TileEpilogue {
         continue;
       }
       const int64_t m = block_.first_row + row + r;
-      const __m256 scale = _mm256_broadcast_ss(row_scale_.data + m * row_scale_.stride + tile * row_scale_.tile_stride);
+      const __m256 scale = _mm256_broadcast_ss(row_scale_.From(m, tile));
       Pair value = {Scale(exact.lo, scale, col.lo), Scale(exact.hi, scale, col.hi)};
       float* sum = scratch_.sum + r * kPanelColumns;
       if (tile > 0) {
@@ -153,24 +170,27 @@ class TileEpilogue {
   }
 
  private:
-  // Calls take(r, scaled values) for each row of a full tile.
+  // Calls take(r, scaled values) for each row of a tile of 16 columns.
   template <typename Take>
-  void ForRows(int64_t row, int64_t n, int64_t tile, const Take& take) {
-    const Pair col = LoadColumns(col_scale_.data + n * col_scale_.stride + tile * col_scale_.tile_stride,
-                                 col_scale_.stride, kPanelColumns);
+  void ForRows(const TilePlace& at, int64_t tile, const Take& take) {
+    const Pair col = LoadColumns(col_scale_.From(at.n, tile), col_scale_.stride, kPanelColumns);
     PairI add = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    if (block_.col_add != nullptr) add = LoadInts(block_.col_add + tile * block_.padded_cols() + n);
-    const float* scales =
-        row_scale_.data + (block_.first_row + row) * row_scale_.stride + tile * row_scale_.tile_stride;
-    const int64_t tiles = block_.tiles, stride = row_scale_.stride;
-    const int32_t *row_add = block_.row_add + row * tiles + tile, *acc = scratch_.acc;
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-      const __m256i more = _mm256_set1_epi32(row_add[r * tiles]);
+    if (block_.col_add != nullptr) add = LoadInts(block_.col_add + tile * block_.padded_cols() + at.n);
+    const float* scales = row_scale_.From(block_.first_row + at.row, tile);
+    const int64_t stride = row_scale_.stride;
+    const int32_t *row_add = block_.row_add + at.row * block_.tiles + tile * at.rows, *acc = scratch_.acc;
+    const auto one = [&](int r) {
+      const __m256i more = _mm256_set1_epi32(row_add[r]);
       const PairI raw = LoadInts(acc + r * kPanelColumns);
       const __m256 scale = _mm256_broadcast_ss(scales + r * stride);
       take(r, Pair{Scale(_mm256_add_epi32(_mm256_add_epi32(raw.lo, more), add.lo), scale, col.lo),
                    Scale(_mm256_add_epi32(_mm256_add_epi32(raw.hi, more), add.hi), scale, col.hi)});
+    };
+    if (at.rows == kRows) {
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) one(r);
+    } else {
+      for (int r = 0; r < at.rows; ++r) one(r);
     }
   }
 
@@ -185,8 +205,10 @@ class TileEpilogue {
   static __m256 Finish(__m256 value, __m256 bias) { return Round(_mm256_add_ps(Round(value), bias)); }
 
   // acc += what makes sum a b into sum (a - row zero) (b - column zero); see WithoutZeros.
-  void RemoveZeros(int64_t row, int rows, int64_t n, int64_t tile, int64_t valid) {
+  void RemoveZeros(const TilePlace& at, int64_t tile, int64_t valid) {
     const ScaleEpilogue& e = block_.epilogue;
+    const int64_t row = at.row, n = at.n;
+    const int rows = at.rows;
     const int64_t left = block_.k - tile * block_.tile_length;
     const int32_t steps = static_cast<int32_t>(left < block_.tile_length ? left : block_.tile_length);
     const PairI none = {_mm256_setzero_si256(), _mm256_setzero_si256()};
@@ -195,7 +217,7 @@ class TileEpilogue {
         e.row_zero.data == nullptr ? none : LoadInts(block_.col_sum + tile * block_.padded_cols() + n);
     for (int r = 0; r < rows; ++r) {
       const int32_t zero = e.row_zero.data == nullptr ? 0 : e.row_zero.at(block_.first_row + row + r, tile);
-      const int32_t sum = e.col_zero.data == nullptr ? 0 : block_.row_sum[(row + r) * block_.tiles + tile];
+      const int32_t sum = e.col_zero.data == nullptr ? 0 : block_.row_sum[row * block_.tiles + tile * rows + r];
       const __m256i row_zero = _mm256_set1_epi32(zero);
       const __m256i rest = _mm256_set1_epi32(static_cast<int32_t>(
           static_cast<uint32_t>(sum) - static_cast<uint32_t>(steps) * static_cast<uint32_t>(zero)));
@@ -257,39 +279,49 @@ class TileEpilogue {
   bool zeros_, plain_;
 };
 
+// One output tile of 16 columns.
+template <typename Micro, typename Epilogue>
+inline void RunPlainTile(const IntBlock& block, const TilePlace& at, const uint8_t* a, const uint8_t* b, bool fused,
+                         Epilogue& epilogue, TileScratch& scratch) {
+  const int64_t units = block.units, tiles = block.tiles;
+  if (tiles == 1) {
+    Micro::Run(at.rows, a, b, units, scratch);
+    return epilogue.StorePlain(at);
+  }
+  epilogue.ClearPlain(at.rows);
+  if (fused) {
+    Micro::RunScaled(at.rows, a, b, tiles, block.row_add + at.row * tiles, epilogue.ColScales(at.n),
+                     epilogue.col_tile_stride(), scratch);
+  } else {
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      Micro::Run(at.rows, a + tile * units * kUnitRowBytes * at.rows, b + tile * units * kLineBytes, units, scratch);
+      epilogue.AddPlain(at, tile);
+    }
+  }
+  epilogue.FinishPlain(at);
+}
+
 // Every micro-tile of a rectangle. A strip stays in the first cache while the panels stream past it from the second.
 template <typename Micro, typename Epilogue>
 inline void RunRect(const IntBlock& block, const IntRect& rect, TileScratch& scratch) {
   Epilogue epilogue(block, scratch);
   const int64_t units = block.units, tiles = block.tiles, panel_bytes = block.panel_bytes();
-  const int64_t strip_bytes = tiles * units * kUnitRowBytes * Micro::kRows;
+  const int64_t whole = block.cols / kPanelColumns < rect.panel_end ? block.cols / kPanelColumns : rect.panel_end;
+  const bool fused = epilogue.fusible() && Micro::Scales(units);
   for (int64_t strip = rect.strip_begin; strip < rect.strip_end; ++strip) {
     const int64_t row = strip * Micro::kRows, left = block.rows - row;
-    const uint8_t* a = block.strips + strip * strip_bytes;
+    const int rows = left < Micro::kRows ? static_cast<int>(left) : Micro::kRows;
+    const uint8_t* a = block.strips + row * tiles * units * kUnitRowBytes;
     const uint8_t* b = block.panels + rect.panel_begin * panel_bytes;
     int64_t panel = rect.panel_begin;
-    if (epilogue.plain() && left >= Micro::kRows) {
-      const int64_t full = block.cols / kPanelColumns < rect.panel_end ? block.cols / kPanelColumns : rect.panel_end;
-      for (; panel < full; ++panel, b += panel_bytes) {
-        if (tiles == 1) {
-          Micro::Run(Micro::kRows, a, b, units, scratch);
-          epilogue.StorePlain(row, panel * kPanelColumns);
-          continue;
-        }
-        epilogue.ClearPlain();
-        for (int64_t tile = 0; tile < tiles; ++tile) {
-          Micro::Run(Micro::kRows, a + tile * units * kUnitRowBytes * Micro::kRows, b + tile * units * kLineBytes,
-                     units, scratch);
-          epilogue.AddPlain(row, panel * kPanelColumns, tile);
-        }
-        epilogue.FinishPlain(row, panel * kPanelColumns);
-      }
+    if (fused) epilogue.GatherRowScales(row, rows);
+    for (; epilogue.plain() && panel < whole; ++panel, b += panel_bytes) {
+      RunPlainTile<Micro>(block, {row, rows, panel * kPanelColumns}, a, b, fused, epilogue, scratch);
     }
-    const int rows = left < Micro::kRows ? static_cast<int>(left) : Micro::kRows;
     for (; panel < rect.panel_end; ++panel, b += panel_bytes) {
       for (int64_t tile = 0; tile < tiles; ++tile) {
         Micro::Run(rows, a + tile * units * kUnitRowBytes * rows, b + tile * units * kLineBytes, units, scratch);
-        epilogue.Take(row, rows, panel * kPanelColumns, tile);
+        epilogue.Take({row, rows, panel * kPanelColumns}, tile);
       }
     }
   }

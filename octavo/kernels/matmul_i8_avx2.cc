@@ -65,6 +65,9 @@ namespace {
 
 struct MicroI8 {
   static constexpr int kRows = kStripRowsI8;
+  static constexpr bool Scales(int64_t) { return false; }  // tiles are long enough to scale outside
+  static void RunScaled(int, const uint8_t*, const uint8_t*, int64_t, const int32_t*, const float*, int64_t,
+                        TileScratch&) {}
 
   // acc [rows, 16] = raw sums of `units` >= 1 units.
   static void Run(int rows, const uint8_t* a, const uint8_t* b, int64_t units, TileScratch& scratch) {

@@ -79,8 +79,8 @@ void PackRowsAlongK(const MatrixView<const int8_t>& a, int64_t k0, int64_t lengt
     }
   }
   for (int r = 0; r < rows; ++r) {
-    t.row_add[r * t.tiles + tile] = -SumEven(cross[r]);
-    if (t.row_sum != nullptr) t.row_sum[r * t.tiles + tile] = SumAll(sums[r]);
+    t.row_add[tile * rows + r] = -SumEven(cross[r]);
+    if (t.row_sum != nullptr) t.row_sum[tile * rows + r] = SumAll(sums[r]);
   }
 }
 
@@ -96,8 +96,8 @@ void PackRowsAnyhow(const MatrixView<const int8_t>& a, int64_t k0, int64_t lengt
       cross += quad[0] * quad[2] + quad[1] * quad[3];
       sum += quad[0] + quad[1] + quad[2] + quad[3];
     }
-    t.row_add[r * t.tiles + tile] = -cross;
-    if (t.row_sum != nullptr) t.row_sum[r * t.tiles + tile] = sum;
+    t.row_add[tile * a.rows + r] = -cross;
+    if (t.row_sum != nullptr) t.row_sum[tile * a.rows + r] = sum;
   }
 }
 
@@ -138,7 +138,7 @@ void PackRowsAcrossK(const MatrixView<const int8_t>& a, const StripsTarget& t, i
       _mm256_store_si256(reinterpret_cast<__m256i*>(c), cross[s]);
       _mm256_store_si256(reinterpret_cast<__m256i*>(both), sums[s]);
       for (int r = 0; r < 4; ++r) {
-        const int64_t at = ((first + s) * kStripRowsI8 + r) * t.tiles + tile;
+        const int64_t at = ((first + s) * t.tiles + tile) * kStripRowsI8 + r;
         t.row_add[at] = -c[2 * r];
         if (t.row_sum != nullptr) t.row_sum[at] = both[2 * r] + both[2 * r + 1];
       }

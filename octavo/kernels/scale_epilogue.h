@@ -14,13 +14,19 @@
 namespace octavo::kernels {
 
 // One value per row (or column) and tile: data[index * stride + tile * tile_stride]. Stride 0 repeats a value. Null
-// data: none.
+// data: none. Columns may lie in panels of 16, so that a matrix-vector product reads the scales of many tiles in the
+// order it meets them: data[(index / 16) * panel_stride + (index % 16) * stride + tile * tile_stride].
 template <typename T>
 struct ScaleView {
   const T* data = nullptr;
   int64_t stride = 1, tile_stride = 0;
+  int64_t panel_stride = 0;  // 0: not in panels
 
-  T at(int64_t index, int64_t tile) const { return data[index * stride + tile * tile_stride]; }
+  const T* From(int64_t index, int64_t tile) const {
+    if (panel_stride == 0) return data + index * stride + tile * tile_stride;
+    return data + index / 16 * panel_stride + index % 16 * stride + tile * tile_stride;
+  }
+  T at(int64_t index, int64_t tile) const { return *From(index, tile); }
 };
 
 enum class ScaleOrder : uint8_t { kRowThenColumn, kColumnThenRow };
