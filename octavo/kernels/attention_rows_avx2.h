@@ -9,6 +9,7 @@
 
 #include "octavo/kernels/attention_types.h"
 #include "octavo/kernels/element_avx2.h"
+#include "octavo/kernels/math_avx2.h"
 
 namespace octavo::kernels {
 namespace {
@@ -20,7 +21,7 @@ constexpr int64_t kPanel = 16;  // rows that share a panel, one per lane
 inline int64_t LocalStride(int64_t width) { return RoundUp(width, kPanel) + kPanel; }
 
 // Eight codes from byte `at` on; `count` < 8 only at the end of a row, whose bytes behind must not be touched.
-inline __m128i LoadBytes(const uint8_t* at, int64_t bytes) {
+OCTAVO_INLINE __m128i LoadBytes(const uint8_t* at, int64_t bytes) {
   if (bytes >= 8) return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
   uint64_t low = 0;
   std::memcpy(&low, at, static_cast<size_t>(bytes));
@@ -29,46 +30,56 @@ inline __m128i LoadBytes(const uint8_t* at, int64_t bytes) {
 
 // Each reads elements c … c + 7 of a row of `width` elements; those past the end read as code 0.
 struct KvF32 {
-  static __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
+  static constexpr bool kScaled = false;
+  OCTAVO_INLINE __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
     const auto* at = reinterpret_cast<const float*>(row) + c;
     return width - c >= 8 ? F32x8::Load(at) : F32x8::LoadPart(at, width - c);
   }
 };
 
 struct KvBf16 {
-  static __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
+  static constexpr bool kScaled = false;
+  OCTAVO_INLINE __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
     const auto* at = reinterpret_cast<const uint16_t*>(row) + c;
     return width - c >= 8 ? Bf16x8::Load(at) : Bf16x8::LoadPart(at, width - c);
   }
 };
 
 struct KvF16 {
-  static __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
+  static constexpr bool kScaled = false;
+  OCTAVO_INLINE __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
     const auto* at = reinterpret_cast<const uint16_t*>(row) + c;
     return width - c >= 8 ? F16x8::Load(at) : F16x8::LoadPart(at, width - c);
   }
 };
 
 struct KvInt8 {
-  static __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
+  static constexpr bool kScaled = true;
+  OCTAVO_INLINE __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(LoadBytes(row + c, width - c)));
   }
 };
 
-inline __m256 SignedNibbles(__m256i codes) {
+OCTAVO_INLINE __m256 SignedNibbles(__m256i codes) {
   return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(codes, 28), 28));
 }
 
 struct KvInt4 {
-  static __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
+  static constexpr bool kScaled = true;
+  OCTAVO_INLINE __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
     return SignedNibbles(_mm256_cvtepu8_epi32(LoadBytes(row + c, width - c)));
   }
 };
 
 struct KvInt4Packed {
-  static __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
+  static constexpr bool kScaled = true;
+  OCTAVO_INLINE __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
     uint32_t bytes = 0;  // eight codes, the lowest four bits first
-    std::memcpy(&bytes, row + c / 2, static_cast<size_t>(width - c >= 8 ? 4 : (width - c + 1) / 2));
+    if (width - c >= 8) {
+      std::memcpy(&bytes, row + c / 2, 4);
+    } else {
+      std::memcpy(&bytes, row + c / 2, static_cast<size_t>((width - c + 1) / 2));
+    }
     const __m256i shift = _mm256_setr_epi32(28, 24, 20, 16, 12, 8, 4, 0);
     const __m256i top = _mm256_sllv_epi32(_mm256_set1_epi32(static_cast<int>(bytes)), shift);
     return _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 28));
@@ -77,7 +88,8 @@ struct KvInt4Packed {
 
 // e5m2 is the upper half of an f16.
 struct KvE5m2 {
-  static __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
+  static constexpr bool kScaled = true;
+  OCTAVO_INLINE __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
     const __m128i codes = _mm_unpacklo_epi8(_mm_setzero_si128(), LoadBytes(row + c, width - c));
     return _mm256_cvtph_ps(codes);
   }
@@ -85,7 +97,8 @@ struct KvE5m2 {
 
 // e4m3fn shifted by one exponent bit is an f16 of 2^-8 the value, subnormals too; 127 and 255 are NaN.
 struct KvE4m3fn {
-  static __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
+  static constexpr bool kScaled = true;
+  OCTAVO_INLINE __m256 Load(const uint8_t* row, int64_t c, int64_t width) {
     const __m128i codes = _mm_cvtepu8_epi16(LoadBytes(row + c, width - c));
     const __m128i magnitude = _mm_and_si128(codes, _mm_set1_epi16(0x7f));
     const __m128i sign = _mm_slli_epi16(_mm_and_si128(codes, _mm_set1_epi16(0x80)), 8);
@@ -94,6 +107,19 @@ struct KvE4m3fn {
     return _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256.0f));
   }
 };
+
+// Bytes of one stored vector.
+inline int64_t BytesOf(const KvSide& side, int64_t width) {
+  switch (side.format) {
+    case Format::kF32:
+      return width * 4;
+    case Format::kBF16:
+    case Format::kF16:
+      return width * 2;
+    default:
+      return side.packed ? (width + 1) / 2 : width;
+  }
+}
 
 // Calls work(loader) with the loader of a stored format.
 template <typename Work>
