@@ -8,6 +8,7 @@
 
 #include "octavo/text/template_compare.h"
 #include "octavo/text/template_methods.h"
+#include "octavo/text/template_repr.h"
 
 namespace octavo::text::jinja {
 namespace {
@@ -99,9 +100,9 @@ Value CallItemIndex(Interpreter& interpreter, const Value& self, Arguments& args
   const int64_t stop = std::min(bound(given[2], size), size);
   for (int64_t i = bound(given[1], 0); i < stop; ++i)
     if (interpreter.Equals(self.items()[static_cast<size_t>(i)], given[0])) return Value::Int(i);
-  const std::string what = self.is(Kind::kList) ? interpreter.ToText(given[0]).bytes() + " is not in list"
-                                                : "tuple.index(x): x not in tuple";
-  interpreter.Fail("ValueError", what);
+  interpreter.Charge(given[0].weight());
+  interpreter.Fail("ValueError", self.is(Kind::kList) ? Repr(given[0]).bytes() + " is not in list"
+                                                      : "tuple.index(x): x not in tuple");
 }
 
 Value CallListCopy(Interpreter& interpreter, const Value& self, Arguments& args) {
@@ -261,11 +262,18 @@ Value FindMacroAttribute(const Value& object, std::string_view name) {
   return Value::Tuple(std::move(names));
 }
 
+template <NativeFunction function>
+Value CallOnItems(Interpreter& interpreter, const Value& self, Arguments& args) {
+  return function(interpreter, interpreter.NewTuple(interpreter.ToItems(self)), args);
+}
+
 Value FindRangeAttribute(const Value& object, std::string_view name) {
   const auto& range = object.object<RangeObject>();
   if (name == "start") return Value::Int(range.start);
   if (name == "stop") return Value::Int(range.stop);
   if (name == "step") return Value::Int(range.step);
+  if (name == "count") return Bound("count", CallOnItems<CallItemCount>, object);
+  if (name == "index") return Bound("index", CallOnItems<CallItemIndex>, object);
   return Value();
 }
 

@@ -101,7 +101,8 @@ Value FilterIndent(Interpreter& interpreter, const Value& value, Arguments& args
     if (width > static_cast<int64_t>(interpreter.limits().output_bytes)) interpreter.FailLimit("an indent is too wide");
     margin = Text(std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' '));
   }
-  Text text = ApplyBinary(interpreter, BinaryOp::kAdd, value, Value::String("\n")).text();
+  if (value.is(Kind::kList)) interpreter.Fail("AttributeError", "'list' object has no attribute 'splitlines'");
+  const Text text = ApplyBinary(interpreter, BinaryOp::kAdd, value, Value::String("\n")).text();
   interpreter.ChargeScan(text.size() * 4);
   const bool first = IsTrue(given[1]), blank = IsTrue(given[2]);
   Text result;

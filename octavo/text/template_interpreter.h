@@ -145,6 +145,7 @@ class Interpreter {
   void CheckNamespaces(const Expr& target);
   void Unpack(const Expr& target, const Value& value);
   void Emit(const Text& text);
+  void EmitString(const Value& value);
 
   // Expressions.
   Value Evaluate(const Expr& node);

@@ -34,22 +34,23 @@ int64_t FloorDivide(int64_t a, int64_t b) {
   return quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
 }
 
-double FloorModulo(double a, double b) {
-  double rest = std::fmod(a, b);
-  if (rest != 0) {
-    if ((b < 0) != (rest < 0)) rest += b;
-  } else {
-    rest = std::copysign(0.0, b);
-  }
-  return rest;
-}
+// Python's divmod of floats, step by step: the order of its roundings shows in the last digit.
+struct FloatDivision {
+  double quotient, rest;
+};
 
-double FloorDivide(double a, double b) {
-  const double rest = FloorModulo(a, b);
-  const double quotient = (a - rest) / b;
-  if (quotient == 0) return std::copysign(0.0, a / b);
+FloatDivision DivideFloats(double a, double b) {
+  double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest == 0) {
+    rest = std::copysign(0.0, b);
+  } else if ((b < 0) != (rest < 0)) {
+    rest += b;
+    quotient -= 1;
+  }
+  if (quotient == 0) return {std::copysign(0.0, a / b), rest};
   const double floored = std::floor(quotient);
-  return quotient - floored > 0.5 ? floored + 1 : floored;
+  return {quotient - floored > 0.5 ? floored + 1 : floored, rest};
 }
 
 Value IntPower(Interpreter& interpreter, int64_t base, int64_t exponent) {
@@ -126,10 +127,10 @@ Value FloatArithmetic(Interpreter& interpreter, BinaryOp op, double a, double b)
       return Value::Float(a / b);
     case BinaryOp::kFloorDiv:
       if (b == 0) FailZero(interpreter, "float floor division by zero");
-      return Value::Float(FloorDivide(a, b));
+      return Value::Float(DivideFloats(a, b).quotient);
     case BinaryOp::kMod:
       if (b == 0) FailZero(interpreter, "float modulo");
-      return Value::Float(FloorModulo(a, b));
+      return Value::Float(DivideFloats(a, b).rest);
     case BinaryOp::kPow:
       return FloatPower(interpreter, a, b);
   }

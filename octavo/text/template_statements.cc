@@ -86,6 +86,12 @@ void Interpreter::Emit(const Text& text) {
   output_->Append(text);
 }
 
+// What a filter block or a call block gives is joined as it is: Jinja does not turn it into a string first.
+void Interpreter::EmitString(const Value& value) {
+  if (!value.is_string()) FailType(fmt::format("sequence item 0: expected str instance, {} found", TypeName(value)));
+  Emit(value.text());
+}
+
 void Interpreter::EnterScope(const ScopeLoads& loads) {
   for (const SlotLoad& load : loads) {
     Value& slot = activation_->slots[static_cast<size_t>(load.slot)];
@@ -251,8 +257,7 @@ void Interpreter::ExecuteCallBlock(const Stmt& node) {
     Emit(text);
     return;
   }
-  const Value result = EvaluateCall(*node.value, &caller);
-  Emit(ToText(result));
+  EmitString(EvaluateCall(*node.value, &caller));
 }
 
 Interpreter::Flow Interpreter::ExecuteCapture(const Stmt& node) {
@@ -266,7 +271,7 @@ Interpreter::Flow Interpreter::ExecuteCapture(const Stmt& node) {
   place_ = &node.place;
   const Value result = node.value ? EvaluateFilter(*node.value, &captured) : captured;
   if (node.kind == StmtKind::kFilterBlock) {
-    Emit(ToText(result));
+    EmitString(result);
   } else {
     CheckNamespaces(*node.target);
     Assign(*node.target, result);

@@ -111,12 +111,12 @@ bool TestOrder(Interpreter& interpreter, const Value& value, Arguments& args) {
 
 bool TestFilterName(Interpreter& interpreter, const Value& value, Arguments& args) {
   NoArguments(interpreter, args);
-  return value.is_string() && FindFilter(value.str()) != nullptr;
+  return interpreter.CheckKey(value).is_string() && FindFilter(value.str()) != nullptr;
 }
 
 bool TestTestName(Interpreter& interpreter, const Value& value, Arguments& args) {
   NoArguments(interpreter, args);
-  return value.is_string() && FindTest(value.str()) != nullptr;
+  return interpreter.CheckKey(value).is_string() && FindTest(value.str()) != nullptr;
 }
 
 bool TestAnyBoolean(Interpreter& interpreter, const Value& value, Arguments& args) {
