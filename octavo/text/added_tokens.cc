@@ -8,9 +8,6 @@
 namespace octavo::text {
 namespace {
 
-// \w of the reference's regular expressions, near enough for the edges of words: letters, marks, numbers, connectors.
-bool IsWord(char32_t c) { return (ClassOf(c) & (kLetter | kMark | kNumber | kConnector)) != 0; }
-
 char32_t CharBefore(std::string_view text, size_t at) {
   size_t begin = at - 1;
   while (begin > 0 && IsContinuation(text[begin])) --begin;
@@ -24,8 +21,8 @@ char32_t CharAt(std::string_view text, size_t at) {
 }
 
 bool StandsAlone(std::string_view text, size_t begin, size_t end) {
-  const bool free_before = begin == 0 || !IsWord(CharBefore(text, begin));
-  const bool free_after = end == text.size() || !IsWord(CharAt(text, end));
+  const bool free_before = begin == 0 || !IsWordChar(CharBefore(text, begin));
+  const bool free_after = end == text.size() || !IsWordChar(CharAt(text, end));
   return free_before && free_after;
 }
 

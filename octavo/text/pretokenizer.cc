@@ -1,7 +1,5 @@
 #include "octavo/text/pretokenizer.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -230,15 +228,6 @@ bool IsPunctuationChar(char32_t c) {
 
 bool IsNumeric(char32_t c) { return (ClassOf(c) & kNumber) != 0; }
 bool IsSpaceChar(char32_t c) { return IsSpace(c); }
-
-// \w of Rust's regular expressions: Alphabetic, marks, decimal numbers, connectors, joiners.
-bool IsWordChar(char32_t c) {
-  const uint16_t bits = ClassOf(c);
-  if ((bits & (kLetter | kMark | kDecimal | kConnector)) != 0 || c == 0x200C || c == 0x200D) return true;
-  if ((bits & kNumber) != 0) return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_NL;
-  return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
-         (c >= 0x1F170 && c <= 0x1F189);
-}
 
 // \w+|[^\w\s]+, white space vanishes.
 class Whitespace : public PreTokenizer {

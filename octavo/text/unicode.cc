@@ -186,6 +186,14 @@ uint16_t CharClasses::Intern(const std::vector<uint16_t>& block) {
   return static_cast<uint16_t>(blocks_.size() / 256 - 1);
 }
 
+bool IsWordChar(char32_t c) {
+  const uint16_t bits = ClassOf(c);
+  if ((bits & (kLetter | kMark | kDecimal | kConnector)) != 0 || c == 0x200C || c == 0x200D) return true;
+  if ((bits & kNumber) != 0) return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_NL;
+  return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
+         (c >= 0x1F170 && c <= 0x1F189);
+}
+
 uint8_t CombiningClass(char32_t c) {
   if (c < 0x300) return 0;
   return static_cast<uint8_t>(utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class);

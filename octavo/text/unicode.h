@@ -51,6 +51,9 @@ class CharClasses {
 inline uint16_t ClassOf(char32_t c) { return CharClasses::Table()(c); }
 inline bool IsSpace(char32_t c) { return (ClassOf(c) & kSpace) != 0; }
 
+// \w of the reference library's regular expressions: Alphabetic, marks, decimal numbers, connectors, joiners.
+bool IsWordChar(char32_t c);
+
 // Canonical combining class.
 uint8_t CombiningClass(char32_t c);
 
