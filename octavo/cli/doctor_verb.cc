@@ -20,6 +20,7 @@
 #include "octavo/cli/verbs.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/kernels/limits.h"
+#include "octavo/kernels/selftest.h"
 #include "octavo/version.h"
 
 namespace octavo {
@@ -166,6 +167,12 @@ int RunDoctor(const Args& args) {
   report(Mpi());
   report(OpenFiles());
   report(Fsync());
+  if (args.Switch("self_test")) {
+    for (const kernels::SelfTestResult& result : kernels::RunSelfTests(pool, choice.isa)) {
+      report({result.passed ? Health::kOk : Health::kFail, "self-test",
+              fmt::format("{} ({}): {}", result.name, kernels::NameOf(result.isa), result.detail)});
+    }
+  }
   return worst == Health::kFail ? 1 : 0;
 }
 
@@ -173,11 +180,11 @@ int RunDoctor(const Args& args) {
 
 VerbSpec DoctorVerb() {
   return {.name = "doctor",
-          .synopsis = "[--json]",
+          .synopsis = "[--self-test] [--json]",
           .summary = "what a bug report needs: version, cpu, kernels, memory, measured limits, disk",
           .details =
               "Prints one line per subject, each ok, warn or fail; exit 1 when one fails. Takes two or three seconds.",
-          .options = {},
+          .options = {{"self_test", "", "also run every chosen kernel against its reference"}},
           .run = RunDoctor};
 }
 

@@ -1,5 +1,5 @@
-// The cases behind self_test.h: one function per family, in self_test_*.cc. A new family is a function here and a line
-// in the table of self_test.cc.
+// The cases behind selftest.h: one function per family, in self_test_*.cc. A new family is a function here and a line
+// in the table of selftest.cc.
 #pragma once
 
 #include <cstdint>

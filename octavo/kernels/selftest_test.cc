@@ -1,4 +1,4 @@
-#include "octavo/kernels/self_test.h"
+#include "octavo/kernels/selftest.h"
 
 #include <gtest/gtest.h>
 

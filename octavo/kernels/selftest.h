@@ -17,7 +17,7 @@ struct SelfTestResult {
   std::string detail;  // what was compared, or what differs
 };
 
-// One result per family, in the order of the table in self_test.cc. Never throws for a failing kernel.
+// One result per family, in the order of the table in selftest.cc. Never throws for a failing kernel.
 std::vector<SelfTestResult> RunSelfTests(ThreadPool& pool, Isa isa);
 
 }  // namespace octavo::kernels
