@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "octavo/base/error.h"
 
@@ -13,23 +14,84 @@ namespace fs = std::filesystem;
 // Without --verbose: enough to see what is wrong, not a screen full.
 constexpr int kShownFailures = 5;
 
-std::vector<fs::path> IndexFiles(const fs::path& folder) {
+// What there is to run in a folder: indexes, and folders with a form of their own (the folder itself, or any in it).
+struct GoldenParts {
+  std::vector<fs::path> indexes;
+  std::vector<std::pair<fs::path, GoldenFolderKind>> folders;
+};
+
+void FindFolders(const fs::path& folder, const std::vector<GoldenFolderKind>& kinds, GoldenParts* parts) {
+  for (const GoldenFolderKind& kind : kinds) {
+    if (!kind.accepts(folder)) continue;
+    parts->folders.emplace_back(folder, kind);
+    return;
+  }
+  std::vector<fs::path> inner;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory()) inner.push_back(entry.path());
+  }
+  std::sort(inner.begin(), inner.end());
+  for (const fs::path& one : inner) FindFolders(one, kinds, parts);
+}
+
+GoldenParts FindParts(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     throw Error(ErrorCode::kFile, fmt::format("{} is not a folder", folder.string()),
                 "expected a folder of reference data: <group>.json with <group>.safetensors");
   }
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".json" && entry.is_regular_file()) files.push_back(entry.path());
+  GoldenParts parts;
+  FindFolders(folder, GoldenFolderKinds(), &parts);
+  if (parts.folders.empty() || parts.folders[0].first != folder) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() == ".json" && entry.is_regular_file()) parts.indexes.push_back(entry.path());
+    }
   }
-  if (files.empty()) {
+  if (parts.indexes.empty() && parts.folders.empty()) {
     throw Error(ErrorCode::kFile, fmt::format("{} holds no reference data", folder.string()),
                 "expected files <group>.json with <group>.safetensors");
   }
-  std::sort(files.begin(), files.end());
-  return files;
+  std::sort(parts.indexes.begin(), parts.indexes.end());
+  return parts;
 }
+
+// Counts cases, logs the first failures, prints a line per group.
+class Tally {
+ public:
+  Tally(bool verbose, size_t widest, Log& log, const std::function<void(std::string_view)>& print)
+      : verbose_(verbose), widest_(widest), log_(log), print_(print) {}
+
+  void Pass(int64_t count = 1) { passed_ += count; }
+  void Fail(std::string_view group, std::string_view name, const std::vector<std::string>& problems) {
+    ++failed_;
+    if (!verbose_ && all_failed_ + failed_ > kShownFailures) {
+      ++hidden_;
+      return;
+    }
+    std::string text = fmt::format("{}: {}", group, name);
+    for (const std::string& problem : problems) text += "\n  " + problem;
+    log_.Write(LogLevel::kWarning, text);
+  }
+  void EndGroup(std::string_view group) {
+    print_(fmt::format("{:<{}}  {} passed, {} failed\n", group, widest_, passed_, failed_));
+    all_passed_ += std::exchange(passed_, 0);
+    all_failed_ += std::exchange(failed_, 0);
+  }
+  // The exit code.
+  int Finish() {
+    if (hidden_ > 0)
+      log_.Write(LogLevel::kWarning, fmt::format("{} more failing cases; --verbose shows them", hidden_));
+    print_(fmt::format("{} passed, {} failed\n", all_passed_, all_failed_));
+    return all_failed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  bool verbose_;
+  size_t widest_;
+  Log& log_;
+  const std::function<void(std::string_view)>& print_;
+  int64_t passed_ = 0, failed_ = 0, all_passed_ = 0, all_failed_ = 0, hidden_ = 0;
+};
 
 }  // namespace
 
@@ -52,34 +114,31 @@ std::vector<std::string> RunGoldenCase(const GoldenCase& golden, const std::vect
 
 int RunGolden(const GoldenOptions& options, ThreadPool& pool, Log& log,
               const std::function<void(std::string_view)>& print) {
-  const std::vector<fs::path> files = IndexFiles(options.folder);
+  const GoldenParts parts = FindParts(options.folder);
   const std::vector<GoldenKind> kinds = GoldenKinds();
   size_t widest = 0;
-  for (const fs::path& file : files) widest = std::max(widest, file.stem().string().size());
-  int64_t all_passed = 0, all_failed = 0;
-  int hidden = 0;
-  for (const fs::path& file : files) {
+  for (const fs::path& file : parts.indexes) widest = std::max(widest, file.stem().string().size());
+  for (const auto& [folder, kind] : parts.folders) widest = std::max(widest, folder.filename().string().size());
+  Tally tally(options.verbose, widest, log, print);
+  for (const fs::path& file : parts.indexes) {
     const GoldenGroup group(file);
-    int64_t passed = 0, failed = 0;
     for (const GoldenCase& golden : group.cases()) {
       const std::vector<std::string> failures = RunGoldenCase(golden, kinds, pool);
-      ++(failures.empty() ? passed : failed);
-      if (failures.empty()) continue;
-      if (!options.verbose && all_failed + failed > kShownFailures) {
-        ++hidden;
-        continue;
-      }
-      std::string text = fmt::format("{}: {}", group.name(), golden.name());
-      for (const std::string& failure : failures) text += "\n  " + failure;
-      log.Write(LogLevel::kWarning, text);
+      if (failures.empty())
+        tally.Pass();
+      else
+        tally.Fail(group.name(), golden.name(), failures);
     }
-    print(fmt::format("{:<{}}  {} passed, {} failed\n", group.name(), widest, passed, failed));
-    all_passed += passed;
-    all_failed += failed;
+    tally.EndGroup(group.name());
   }
-  if (hidden > 0) log.Write(LogLevel::kWarning, fmt::format("{} more failing cases; --verbose shows them", hidden));
-  print(fmt::format("{} passed, {} failed\n", all_passed, all_failed));
-  return all_failed == 0 ? 0 : 1;
+  for (const auto& [folder, kind] : parts.folders) {
+    const GoldenFolderResult result = kind.run(folder, pool);
+    const std::string group = folder.filename().string();
+    tally.Pass(result.passed);
+    for (const auto& failure : result.failures) tally.Fail(group, failure.name, {failure.problem});
+    tally.EndGroup(group);
+  }
+  return tally.Finish();
 }
 
 }  // namespace octavo

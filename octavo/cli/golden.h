@@ -73,6 +73,23 @@ std::vector<GoldenKind> Fp8Kinds();          // golden_fp8.cc: delayed scaling
 std::vector<GoldenKind> SparsityKinds();     // golden_sparsity.cc: masks, schedules, KV caches
 std::vector<GoldenKind> RuleKinds();         // golden_rules.cc: rule matching, models under rules
 
+// A folder that keeps its reference data in a form of its own instead of <group>.json.
+struct GoldenFolderResult {
+  struct Failure {
+    std::string name, problem;
+  };
+  int64_t passed = 0;
+  std::vector<Failure> failures;
+};
+
+struct GoldenFolderKind {
+  std::string_view name;
+  bool (*accepts)(const std::filesystem::path&);
+  GoldenFolderResult (*run)(const std::filesystem::path&, ThreadPool&);
+};
+
+std::vector<GoldenFolderKind> GoldenFolderKinds();
+GoldenFolderKind TemplateFolderKind();  // golden_templates.cc: chat templates
 
 // The failures of one case; empty when it passed. Errors that a kind throws are failures.
 std::vector<std::string> RunGoldenCase(const GoldenCase& golden, const std::vector<GoldenKind>& kinds,
@@ -83,8 +100,9 @@ struct GoldenOptions {
   bool verbose = false;  // every failing case, not only the first few
 };
 
-// Runs all groups of a folder, in the order of their names. Prints one line per group and, last, "N passed, M failed";
-// details of failures go to the log. Returns 0, or 1 when a case failed. A malformed file is a file error.
+// Runs all groups of a folder, and all folders in it that a folder kind knows, in the order of their names. Prints one
+// line per group and, last, "N passed, M failed"; details of failures go to the log. Returns 0, or 1 when a case
+// failed. A malformed file is a file error.
 int RunGolden(const GoldenOptions& options, ThreadPool& pool, Log& log,
               const std::function<void(std::string_view)>& print);
 

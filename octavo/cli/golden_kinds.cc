@@ -11,4 +11,6 @@ std::vector<GoldenKind> GoldenKinds() {
   return all;
 }
 
+std::vector<GoldenFolderKind> GoldenFolderKinds() { return {TemplateFolderKind()}; }
+
 }  // namespace octavo
