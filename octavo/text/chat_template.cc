@@ -14,6 +14,7 @@
 #include "octavo/text/template_repr.h"
 #include "octavo/text/template_scope.h"
 #include "octavo/text/template_unicode.h"
+#include "octavo/text/tokenizer.h"
 
 namespace octavo::text {
 namespace {
@@ -161,6 +162,14 @@ Text RunProgram(const jinja::Program& program, const TemplateVariables& variable
 }
 
 }  // namespace
+
+std::vector<TextPiece> Rendered::Pieces() const {
+  std::vector<TextPiece> pieces;
+  for (const OriginSpan& span : spans)
+    pieces.push_back(
+        {std::string_view(text).substr(span.begin, span.end - span.begin), span.origin == Origin::kTemplate});
+  return pieces;
+}
 
 ChatTemplate::ChatTemplate() = default;
 ChatTemplate::~ChatTemplate() = default;

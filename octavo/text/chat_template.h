@@ -23,15 +23,17 @@ namespace jinja {
 struct Program;
 }
 
+struct TextPiece;  // tokenizer.h
+
 using TemplateValue = jinja::Value;
 using TemplateVariables = std::map<std::string, TemplateValue, std::less<>>;
 
 enum class Origin : uint8_t { kTemplate, kUser };
 
-struct Span {
+struct OriginSpan {
   size_t begin, end;  // bytes of Rendered::text
   Origin origin;
-  bool operator==(const Span&) const = default;
+  bool operator==(const OriginSpan&) const = default;
 };
 
 struct ByteRange {
@@ -41,8 +43,11 @@ struct ByteRange {
 
 struct Rendered {
   std::string text;
-  std::vector<Span> spans;           // ascending, without gaps; neighbours differ
+  std::vector<OriginSpan> spans;     // ascending, without gaps; neighbours differ
   std::vector<ByteRange> generated;  // what {% generation %} blocks made: the assistant's part of a training example
+
+  // The spans as the tokenizer takes them: template text is trusted to hold special tokens. They refer to `text`.
+  std::vector<TextPiece> Pieces() const;
 };
 
 struct ChatInputs {

@@ -96,12 +96,14 @@ void SentencePieceTokenizer::AddRole(std::optional<int32_t> id, std::vector<int3
   detail->chars.push_back({});
 }
 
-void SentencePieceTokenizer::EncodePlain(std::string_view text, size_t offset, std::vector<int32_t>& ids, Encoding* detail) const {
+void SentencePieceTokenizer::EncodePlain(std::string_view text, size_t offset, std::vector<int32_t>& ids,
+                                         Encoding* detail) const {
   const absl::string_view input(text.data(), text.size());
   if (detail == nullptr) {
     std::vector<int> found;
     const auto status = processor_.Encode(input, &found);
-    if (!status.ok()) throw Error(ErrorCode::kJob, "the SentencePiece library cannot encode the text", status.ToString());
+    if (!status.ok())
+      throw Error(ErrorCode::kJob, "the SentencePiece library cannot encode the text", status.ToString());
     ids.insert(ids.end(), found.begin(), found.end());
     return;
   }
@@ -110,7 +112,8 @@ void SentencePieceTokenizer::EncodePlain(std::string_view text, size_t offset, s
     const auto piece = found.pieces(static_cast<int>(i));
     ids.push_back(static_cast<int32_t>(piece.id()));
     detail->tokens.push_back(piece.piece());
-    detail->bytes.push_back({static_cast<uint32_t>(offset + piece.begin()), static_cast<uint32_t>(offset + piece.end())});
+    detail->bytes.push_back(
+        {static_cast<uint32_t>(offset + piece.begin()), static_cast<uint32_t>(offset + piece.end())});
   }
 }
 
@@ -263,7 +266,7 @@ class SentencePieceDecode : public DecodeState {
   const SentencePieceModel& model_;
   DecodeOptions options_;
   bool at_start_ = true;
-  std::string bytes_;    // byte pieces that are no character yet
+  std::string bytes_;         // byte pieces that are no character yet
   bool space_waits_ = false;  // it is dropped at the end
   std::vector<int> held_;
 };
@@ -292,7 +295,8 @@ bool SentencePieceTokenizer::IsSpecial(int32_t id) const {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> ParseSentencePiece(std::string_view bytes, std::string_view name, const SentencePieceOptions& options) {
+std::unique_ptr<Tokenizer> ParseSentencePiece(std::string_view bytes, std::string_view name,
+                                              const SentencePieceOptions& options) {
   return std::make_unique<SentencePieceTokenizer>(ReadSentencePieceModel(bytes, name), bytes, name, options);
 }
 

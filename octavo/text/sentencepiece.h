@@ -1,5 +1,6 @@
-// Tokenizers of SentencePiece .model files, run by SentencePiece's own library. Control pieces are special tokens: never from
-// a user's text, found in trusted text before the library sees it. Used by LoadTokenizer and by the GGUF loader.
+// Tokenizers of SentencePiece .model files, run by SentencePiece's own library. Control pieces are special tokens:
+// never from a user's text, found in trusted text before the library sees it. Used by LoadTokenizer and by the GGUF
+// loader.
 #pragma once
 
 #include <memory>

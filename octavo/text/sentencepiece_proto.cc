@@ -15,9 +15,9 @@ namespace {
 // One field of a message.
 struct Field {
   uint32_t number = 0;
-  uint32_t wire = 0;        // 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes
-  uint64_t value = 0;       // wire 0, 1, 5
-  std::string_view bytes;   // wire 2
+  uint32_t wire = 0;       // 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes
+  uint64_t value = 0;      // wire 0, 1, 5
+  std::string_view bytes;  // wire 2
 };
 
 class Reader {
@@ -32,9 +32,15 @@ class Reader {
     if (tag >> 3 == 0 || tag >> 3 > 0x1FFFFFFF) Fail("a field without a number");
     field.bytes = {};
     switch (field.wire) {
-      case 0: field.value = Varint(); break;
-      case 1: field.value = Fixed(8); break;
-      case 5: field.value = Fixed(4); break;
+      case 0:
+        field.value = Varint();
+        break;
+      case 1:
+        field.value = Fixed(8);
+        break;
+      case 5:
+        field.value = Fixed(4);
+        break;
       case 2: {
         const uint64_t length = Varint();
         if (length > rest_.size()) Fail("a length past the end");
@@ -42,7 +48,8 @@ class Reader {
         rest_.remove_prefix(length);
         break;
       }
-      default: Fail("a field of an unknown kind");
+      default:
+        Fail("a field of an unknown kind");
     }
     return true;
   }
@@ -92,7 +99,8 @@ SentencePieceModel::Piece ReadPiece(std::string_view bytes, size_t index, std::s
     if (field.number == 1 && field.wire == 2) piece.text = field.bytes;
     if (field.number == 2 && field.wire == 5) piece.score = AsFloat(field);
     if (field.number == 3 && field.wire == 0) {
-      if (field.value < 1 || field.value > 6) ThrowFile("{}: piece {} has type {}, expected 1 to 6", name, index, field.value);
+      if (field.value < 1 || field.value > 6)
+        ThrowFile("{}: piece {} has type {}, expected 1 to 6", name, index, field.value);
       piece.type = static_cast<PieceType>(field.value);
     }
   }
@@ -113,23 +121,40 @@ void ReadTrainer(std::string_view bytes, std::string_view name, SentencePieceMod
     const auto id = static_cast<int32_t>(static_cast<int64_t>(field.value));
     switch (field.number) {
       case 3:
-        if (field.value < 1 || field.value > 4) ThrowFile("{}: model type {} is not known, expected 1 to 4", name, field.value);
+        if (field.value < 1 || field.value > 4)
+          ThrowFile("{}: model type {} is not known, expected 1 to 4", name, field.value);
         model.kind = static_cast<SentencePieceModel::Kind>(field.value);
         break;
-      case 24: model.space_as_suffix = field.value != 0; break;
-      case 35: model.byte_fallback = field.value != 0; break;
-      case 40: model.unknown_id = id; break;
-      case 41: model.bos_id = id; break;
-      case 42: model.eos_id = id; break;
-      case 43: model.pad_id = id; break;
-      case 44: model.unknown_surface = field.bytes; break;
-      default: break;
+      case 24:
+        model.space_as_suffix = field.value != 0;
+        break;
+      case 35:
+        model.byte_fallback = field.value != 0;
+        break;
+      case 40:
+        model.unknown_id = id;
+        break;
+      case 41:
+        model.bos_id = id;
+        break;
+      case 42:
+        model.eos_id = id;
+        break;
+      case 43:
+        model.pad_id = id;
+        break;
+      case 44:
+        model.unknown_surface = field.bytes;
+        break;
+      default:
+        break;
     }
   }
   if (!IsValidUtf8(model.unknown_surface)) ThrowFile("{}: the text for unknown pieces is not UTF-8", name);
 }
 
-void ReadNormalizer(std::string_view bytes, std::string_view name, SentencePieceModel& model, std::string& charsmap, bool encoding) {
+void ReadNormalizer(std::string_view bytes, std::string_view name, SentencePieceModel& model, std::string& charsmap,
+                    bool encoding) {
   Reader reader(bytes, name);
   Field field;
   while (reader.Next(field)) {
@@ -173,7 +198,8 @@ SentencePieceModel ReadSentencePieceModel(std::string_view bytes, std::string_vi
     if (field.wire != 2) continue;
     if (field.number == 1) {
       model.pieces.push_back(ReadPiece(field.bytes, model.pieces.size(), name));
-      if (model.pieces.size() > static_cast<size_t>(kMaxVocabulary)) ThrowFile("{}: more than {} pieces", name, kMaxVocabulary);
+      if (model.pieces.size() > static_cast<size_t>(kMaxVocabulary))
+        ThrowFile("{}: more than {} pieces", name, kMaxVocabulary);
     }
     if (field.number == 2) ReadTrainer(field.bytes, name, model);
     if (field.number == 3) ReadNormalizer(field.bytes, name, model, model.charsmap, true);

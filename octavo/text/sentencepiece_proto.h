@@ -1,6 +1,6 @@
-// The parts of a SentencePiece .model file (a protocol buffer) that matter here, read and written by hand. A file is read and
-// checked with this before its library sees it, because the library trusts what it is given; GGUF vocabularies are written
-// with it, so that the library can run them.
+// The parts of a SentencePiece .model file (a protocol buffer) that matter here, read and written by hand. A file is
+// read and checked with this before its library sees it, because the library trusts what it is given; GGUF vocabularies
+// are written with it, so that the library can run them.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ struct SentencePieceModel {
   bool remove_extra_spaces = true;
 };
 
-// Throws a file Error for bytes that are no such message, for ids and sizes out of range, for pieces that are empty, too long,
-// not UTF-8 or without a finite score, and for character maps that leave their arrays.
+// Throws a file Error for bytes that are no such message, for ids and sizes out of range, for pieces that are empty,
+// too long, not UTF-8 or without a finite score, and for character maps that leave their arrays.
 SentencePieceModel ReadSentencePieceModel(std::string_view bytes, std::string_view name);
 
 // The message that the library loads.

@@ -147,15 +147,16 @@ bool Equal(const Value& a, const Value& b) {
 }
 
 LessResult Less(const Value& a, const Value& b) {
-  if (a.is_number() && b.is_number()) return {CompareNumbers(a, b) == -1, ""};
-  if (a.is_string() && b.is_string()) return {a.str() < b.str(), ""};  // order of UTF-8 is order of code points
+  if (a.is_number() && b.is_number()) return {CompareNumbers(a, b) == -1, "", {}};
+  if (a.is_string() && b.is_string()) return {a.str() < b.str(), "", {}};  // order of UTF-8 is order of code points
   if (a.is_sequence() && a.kind() == b.kind()) {
     const std::vector<Value>&x = a.items(), &y = b.items();
     for (size_t i = 0; i < x.size() && i < y.size(); ++i)
       if (!Equal(x[i], y[i])) return Less(x[i], y[i]);
-    return {x.size() < y.size(), ""};
+    return {x.size() < y.size(), "", {}};
   }
-  return {false, fmt::format("'{}' and '{}'", TypeName(a), TypeName(b))};
+  if (a.undefined() || b.undefined()) return {false, "", a.undefined() ? a : b};
+  return {false, fmt::format("'{}' and '{}'", TypeName(a), TypeName(b)), {}};
 }
 
 int KeyOrder(const Value& a, const Value& b) {

@@ -15,10 +15,11 @@ bool Equal(const Value& a, const Value& b);
 // Whether a and b are one object, or the same singleton (`is sameas`).
 bool Identical(const Value& a, const Value& b);
 
-// a < b, or the pair of types that have no order, as "'str' and 'int'".
+// a < b, or why there is no answer.
 struct LessResult {
   bool less = false;
-  std::string incomparable;
+  std::string incomparable;  // types without an order, as "'str' and 'int'"
+  Value undefined;           // an Undefined that was to be compared
 };
 LessResult Less(const Value& a, const Value& b);
 

@@ -174,9 +174,8 @@ bool Interpreter::Compare(CompareOp op, const Value& left, const Value& right) {
 
 bool Interpreter::CompareOrder(const Value& left, const Value& right, std::string_view op) {
   Charge(std::min(left.weight(), right.weight()));
-  if (left.undefined()) FailUndefined(left);
-  if (right.undefined()) FailUndefined(right);
   const LessResult less = Less(left, right);
+  if (!less.undefined.missing()) FailUndefined(less.undefined);
   if (!less.incomparable.empty()) {
     FailType(fmt::format("'{}' not supported between instances of '{}' and '{}'", op, TypeName(left), TypeName(right)));
   }

@@ -23,23 +23,26 @@ Value FilterPlain(Interpreter& interpreter, const Value& value, Arguments& args)
   return interpreter.NewString(Operation(text));
 }
 
-// Words begin after blanks, hyphens and opening brackets.
+// Words begin after blanks, hyphens and opening brackets; each part is lowered on its own.
 Text TitleWords(const Text& text) {
+  const auto separates = [](char32_t c) {
+    return IsSpace(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+  };
   const std::string_view bytes = text.bytes();
   Text result;
-  bool first = true, was_separator = false;
   for (size_t at = 0; at < bytes.size();) {
     const size_t begin = at;
-    const char32_t c = NextChar(bytes, &at);
-    const bool separator = IsSpace(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
-    std::string mapped;
-    if (first || separator != was_separator)
-      AppendUpper(c, &mapped);
-    else
-      AppendLower(c, bytes, begin, &mapped);
-    result.Append(mapped, text.MarksAt(begin));
-    first = false;
-    was_separator = separator;
+    const char32_t first = NextChar(bytes, &at);
+    const size_t rest = at;
+    while (at < bytes.size()) {
+      size_t next = at;
+      if (separates(NextChar(bytes, &next)) != separates(first)) break;
+      at = next;
+    }
+    std::string upper;
+    AppendUpper(first, &upper);
+    result.Append(upper, text.MarksAt(begin));
+    result.Append(ToLower(text.Slice(rest, at)));
   }
   return result;
 }

@@ -133,9 +133,8 @@ bool Interpreter::Equals(const Value& a, const Value& b) {
 
 bool Interpreter::LessThan(const Value& a, const Value& b, std::string_view op) {
   Charge(std::min(a.weight(), b.weight()));
-  if (a.undefined()) FailUndefined(a);
-  if (b.undefined()) FailUndefined(b);
   const LessResult result = Less(a, b);
+  if (!result.undefined.missing()) FailUndefined(result.undefined);
   if (!result.incomparable.empty())
     FailType(fmt::format("'{}' not supported between instances of {}", op, result.incomparable));
   return result.less;
