@@ -56,7 +56,8 @@ void RunDot(const GoldenCase& golden, ThreadPool& pool, GoldenCheck& check) {
     });
     return;
   }
-  const auto [lhs, rhs] = DotOperands(golden, dims, run.arithmetic());
+  const Operands operands = DotOperands(golden, dims, run.arithmetic());
+  const quant::DotOperand &lhs = operands.lhs, &rhs = operands.rhs;
   CheckOperand(golden, check, "lhs", lhs);
   CheckOperand(golden, check, "rhs", rhs);
   CheckOutput(golden, check, "out", quant::DotGeneral(run.run(), lhs, rhs, dims, preferred));

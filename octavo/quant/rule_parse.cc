@@ -108,7 +108,8 @@ void ReadMap(const Yaml& map, std::string_view what, std::span<const Key> keys, 
   if (map.kind() != Yaml::Kind::kMap) ThrowUsage("{}: expected {} as a map", map.Where(), what);
   for (const auto& [name, value] : map.fields()) {
     if (other && other(name, value)) continue;
-    const auto key = std::find_if(keys.begin(), keys.end(), [&](const Key& k) { return k.name == name; });
+    const std::string_view wanted = name;
+    const auto key = std::find_if(keys.begin(), keys.end(), [&](const Key& k) { return k.name == wanted; });
     if (key == keys.end()) {
       std::vector<std::string_view> known;
       for (const Key& k : keys) known.push_back(k.name);

@@ -18,7 +18,7 @@ namespace octavo::text::jinja {
 
 class Value;
 class DictObject;
-class ListObject;
+struct ListObject;
 
 enum class Kind : uint8_t {
   kMissing,    // no value at all: an unset variable, an argument that was not given; never seen by a template
