@@ -15,6 +15,10 @@ namespace {
 
 const Family kFamilies[] = {
     {"f32", "f32 x f32 -> f32", &F32Contenders},
+    {"int8", "int8 x int8 -> int32, weights packed; oneDNN's saturating sums beside it", &I8Contenders},
+    {"linear8", "f32 -> f32 through int8: quantize, multiply, scale; forward and both gradients", &I8LinearContenders},
+    {"int4", "int8 activations x int4 weights -> f32: per channel, groups of 128 and 32", &U4Contenders},
+    {"ragged8", "64 uneven experts in int8, against one dense product of as many rows", &I8GroupedContenders},
 };
 
 std::string Details() {
@@ -78,7 +82,8 @@ int Run(const Args& args) {
   ThreadPool pool(args.Threads());
   kernels::Workspace workspace;
   const kernels::IsaChoice isa = kernels::ChooseIsa();
-  Bench bench{pool, isa.isa, workspace};
+  kernels::Arena arena;
+  Bench bench{pool, isa.isa, workspace, arena};
   SetPeerThreads(pool.size());
   const auto limits = kernels::MeasureLimits(pool, isa.isa);
   Report report(args.Switch("json"), limits);

@@ -12,6 +12,7 @@
 #include "bench/common/harness.h"
 #include "bench/common/shapes.h"
 #include "octavo/base/thread_pool.h"
+#include "octavo/kernels/arena.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/kernels/workspace.h"
 
@@ -22,6 +23,7 @@ struct Bench {
   ThreadPool& pool;
   kernels::Isa isa;
   kernels::Workspace& workspace;
+  kernels::Arena& arena;
 };
 
 struct Family {
@@ -45,6 +47,7 @@ class Copies {
     return reinterpret_cast<T*>(static_cast<char*>(buffer_.data()) + turn % copies_ * stride_);
   }
   int64_t copies() const { return copies_; }
+  double bytes() const { return static_cast<double>(count_) * sizeof(T); }  // of one copy
   // Fills the first copy with fill(index) and repeats it.
   template <typename Function>
   void Fill(Function&& fill) {
@@ -70,5 +73,9 @@ struct FloatOperands {
 std::vector<Contender> BaselineContenders(Bench&, const Shape&);
 
 std::vector<Contender> F32Contenders(Bench&, const Shape&);
+std::vector<Contender> I8Contenders(Bench&, const Shape&);
+std::vector<Contender> I8LinearContenders(Bench&, const Shape&);
+std::vector<Contender> I8GroupedContenders(Bench&, const Shape&);
+std::vector<Contender> U4Contenders(Bench&, const Shape&);
 
 }  // namespace octavo::bench

@@ -6,18 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "octavo/kernels/workspace.h"
+
 namespace octavo::kernels {
-
-inline constexpr size_t kArenaAlignment = 64;
-
-// Memory for packed operands: aligned to a cache line, on huge pages where there are enough bytes.
-void* AllocateAligned(size_t bytes);
-void FreeAligned(void* data, size_t bytes);
 
 class Arena {
  public:
   Arena() = default;
-  ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -27,11 +22,7 @@ class Arena {
   std::byte* Reserve(Slot slot, size_t bytes);
 
  private:
-  struct Block {
-    std::byte* data = nullptr;
-    size_t capacity = 0;
-  };
-  Block blocks_[kSlots];
+  Buffer blocks_[kSlots];
 };
 
 // Cuts one block into aligned pieces; first used with data = nullptr to learn the size.
@@ -42,7 +33,7 @@ class Carver {
   template <typename T>
   T* Take(int64_t count) {
     std::byte* piece = data_ == nullptr ? nullptr : data_ + used_;
-    used_ += (static_cast<size_t>(count) * sizeof(T) + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    used_ += (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;
     return reinterpret_cast<T*>(piece);
   }
   size_t used() const { return used_; }

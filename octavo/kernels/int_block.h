@@ -63,5 +63,8 @@ struct PanelsTarget {
 };
 void PackPanelsI8Reference(const MatrixView<const int8_t>& b, const PanelsTarget& target, int64_t begin, int64_t end);
 void PackPanelsI8Avx2(const MatrixView<const int8_t>& b, const PanelsTarget& target, int64_t begin, int64_t end);
+// These say whether all codes were in -8 … 7.
+bool PackPanelsU4Reference(const MatrixView<const int8_t>& b, const PanelsTarget& target, int64_t begin, int64_t end);
+bool PackPanelsU4Avx2(const MatrixView<const int8_t>& b, const PanelsTarget& target, int64_t begin, int64_t end);
 
 }  // namespace octavo::kernels

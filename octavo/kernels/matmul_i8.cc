@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/kernels/int_driver.h"
+#include "octavo/kernels/kernel_list.h"
 #include "octavo/kernels/matmul_i8_parts.h"
 
 namespace octavo::kernels {
@@ -50,14 +51,14 @@ void CheckMatMulI8(const MatMulI8Args& args) {
     ThrowUsage("MatMulI8: tile {}, but the panels are packed with tile {}", args.tile, args.panels.tile);
   }
   CheckExactSteps("MatMulI8", args.epilogue, args.tile == 0 ? k : std::min(k, args.tile));
+  if (packed && args.epilogue.row_zero.data != nullptr && args.panels.col_sums == nullptr) {
+    ThrowUsage("MatMulI8: row zero points need panels packed with column sums");
+  }
   CheckIntOutput("MatMulI8", args.out, args.epilogue, args.tile != 0, args.a.rows, n);
 }
 
 IntProduct ProductI8(const MatMulI8Args& args, std::byte* memory) {
   const bool packed = args.panels.data != nullptr, row_zero = args.epilogue.row_zero.data != nullptr;
-  if (packed && row_zero && args.panels.col_sums == nullptr) {
-    ThrowUsage("MatMulI8: row zero points need panels packed with column sums");
-  }
   IntProduct product{.a = args.a};
   PanelsI8 panels = args.panels;
   if (!packed) {
@@ -92,13 +93,37 @@ size_t PanelsScratch(const MatMulI8Args& args) {
   return carver.used();
 }
 
-void MatMulI8(ThreadPool& pool, Isa isa, const MatMulI8Args& args) {
-  CheckMatMulI8(args);
-  if (isa == Isa::kReference || args.a.cols == 0) return MatMulI8Reference(args);
+namespace {
+
+std::string_view DeclineAvx2(Isa isa, const MatMulI8Args& args) {
+  if (isa != Isa::kAvx2) return "another instruction set was chosen";
+  if (args.a.cols == 0) return "K is 0: nothing to multiply";
+  return "";
+}
+
+std::string_view DeclineNothing(Isa, const MatMulI8Args&) { return ""; }
+
+void RunAvx2(ThreadPool& pool, Isa, const MatMulI8Args& args) {
   Arena own;
   Arena& arena = args.arena != nullptr ? *args.arena : own;
   const IntProduct product = ProductI8(args, arena.Reserve(Arena::kRight, PanelsScratch(args)));
   RunIntProducts(pool, arena, kFamilyI8, {&product, 1});
+}
+
+void RunReference(ThreadPool&, Isa, const MatMulI8Args& args) { MatMulI8Reference(args); }
+
+constexpr KernelEntry<MatMulI8Args> kEntries[] = {
+    {"int8 avx2 4x16", DeclineAvx2, RunAvx2},
+    {"int8 reference", DeclineNothing, RunReference},
+};
+
+}  // namespace
+
+KernelChoice ChooseMatMulI8(Isa isa, const MatMulI8Args& args) { return ChooseFrom(kEntries, isa, args); }
+
+void MatMulI8(ThreadPool& pool, Isa isa, const MatMulI8Args& args) {
+  CheckMatMulI8(args);
+  RunFrom(kEntries, pool, isa, args);
 }
 
 }  // namespace octavo::kernels

@@ -11,6 +11,7 @@
 #include "octavo/base/thread_pool.h"
 #include "octavo/kernels/arena.h"
 #include "octavo/kernels/isa.h"
+#include "octavo/kernels/matmul_f32.h"
 #include "octavo/kernels/pack_i8.h"
 #include "octavo/kernels/scale_epilogue.h"
 
@@ -32,6 +33,9 @@ struct MatMulI8Args {
 
 // Throws a usage error on mismatched shapes, K past the exact bound, or an output that does not fit the epilogue.
 void MatMulI8(ThreadPool& pool, Isa isa, const MatMulI8Args& args);
+
+// Which implementation a product would get, and why each faster one declined.
+KernelChoice ChooseMatMulI8(Isa isa, const MatMulI8Args& args);
 
 // The checks of MatMulI8, without the work; and the parts that its relatives share.
 void CheckMatMulI8(const MatMulI8Args& args);

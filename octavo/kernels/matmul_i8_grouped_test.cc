@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <numeric>
 
 #include "octavo/base/error.h"
@@ -10,14 +9,6 @@
 
 namespace octavo::kernels {
 namespace {
-
-struct AlignedBytes {
-  explicit AlignedBytes(int64_t count) : size(static_cast<size_t>(count)), data(AllocateAligned(size)) {}
-  ~AlignedBytes() { FreeAligned(data, size); }
-  AlignedBytes(const AlignedBytes&) = delete;
-  size_t size;
-  void* data;
-};
 
 // Experts with their weights and a batch of rows sorted by expert.
 struct Experts {
@@ -27,9 +18,9 @@ struct Experts {
     a = RandomCodes(1, m * k);
     for (size_t g = 0; g < sizes.size(); ++g) {
       b.push_back(RandomCodes(100 + g, k * n));
-      memory.push_back(std::make_unique<AlignedBytes>(PanelsI8Bytes(k, n, 0)));
+      memory.emplace_back(static_cast<size_t>(PanelsI8Bytes(k, n, 0)));
       panels.push_back(PackPanelsI8(pool, Isa::kAvx2, RowMajor<const int8_t>(b.back().data(), k, n), 0,
-                                    static_cast<int8_t*>(memory.back()->data), nullptr));
+                                    static_cast<int8_t*>(memory.back().data()), nullptr));
     }
     row_scale = RandomScales(2, m);
     col_scale = RandomScales(3, n * static_cast<int64_t>(sizes.size()));
@@ -54,7 +45,7 @@ struct Experts {
   int64_t m, k, n;
   std::vector<int8_t> a;
   std::vector<std::vector<int8_t>> b;
-  std::vector<std::unique_ptr<AlignedBytes>> memory;
+  std::vector<Buffer> memory;
   std::vector<PanelsI8> panels;
   std::vector<float> row_scale, col_scale, out;
   GroupedI8Args args;

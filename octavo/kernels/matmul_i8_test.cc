@@ -165,6 +165,17 @@ TEST(MatMulI8Reference, ZeroPointsShiftTheCodes) {
   EXPECT_EQ(sum, 0 * 0 + 255 * -255 + 133 * -118);
 }
 
+TEST(MatMulI8, TheListSaysWhyAnEntryDeclined) {
+  const MatMulI8Args args = {};
+  EXPECT_EQ(ChooseMatMulI8(Isa::kReference, args).name, "int8 reference");
+  ASSERT_EQ(ChooseMatMulI8(Isa::kReference, args).declined.size(), 1u);
+  EXPECT_EQ(ChooseMatMulI8(Isa::kReference, args).declined[0], "int8 avx2 4x16: another instruction set was chosen");
+  EXPECT_EQ(ChooseMatMulI8(Isa::kAvx2, args).declined[0], "int8 avx2 4x16: K is 0: nothing to multiply");
+  MatMulI8Args some = args;
+  some.a.cols = 1;
+  EXPECT_EQ(ChooseMatMulI8(Isa::kAvx2, some).name, "int8 avx2 4x16");
+}
+
 TEST(MatMulI8, RefusesWhatIsNotExactOrDoesNotFit) {
   ThreadPool pool(1);
   std::vector<int8_t> a(131072), b(131072);

@@ -1,9 +1,11 @@
 #include "octavo/kernels/matmul_u4.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "octavo/base/error.h"
 #include "octavo/kernels/int_driver.h"
+#include "octavo/kernels/kernel_list.h"
 #include "octavo/kernels/matmul_i8.h"
 
 namespace octavo::kernels {
@@ -38,31 +40,44 @@ int8_t PanelsU4Code(const PanelsU4& panels, int64_t k, int64_t n) {
   return static_cast<int8_t>(((group[place.byte] >> place.shift) & 15) - 8);
 }
 
-PanelsU4 PackPanelsU4(ThreadPool& pool, Isa /*isa*/, MatrixView<const int8_t> b, int64_t group, uint8_t* data,
+bool PackPanelsU4Reference(const MatrixView<const int8_t>& b, const PanelsTarget& t, int64_t begin, int64_t end) {
+  bool inside = true;
+  for (int64_t n = begin * kPanelColumns; n < end * kPanelColumns; ++n) {
+    for (int64_t g = 0; g < t.tiles; ++g) {
+      uint8_t* lines = reinterpret_cast<uint8_t*>(t.data) + (n / kPanelColumns * t.tiles + g) * t.units * kLineBytes;
+      int32_t sum = 0;
+      const int64_t k0 = g * t.tile_length, length = std::min(t.tile_length, b.rows - k0);
+      for (int64_t i = 0; i < t.units * kStepsU4; ++i) {
+        const int code = n < b.cols && i < length ? b.at(k0 + i, n) : 0;
+        inside = inside && code >= -8 && code <= 7;
+        const Nibble place = Place(i, n % kPanelColumns);
+        const uint8_t other = place.shift == 0 ? 0 : lines[place.byte];
+        lines[place.byte] = static_cast<uint8_t>(other | ((code + 8) & 15) << place.shift);
+        sum += code;
+      }
+      if (t.col_sums != nullptr) t.col_sums[g * t.padded + n] = sum;
+    }
+  }
+  return inside;
+}
+
+PanelsU4 PackPanelsU4(ThreadPool& pool, Isa isa, MatrixView<const int8_t> b, int64_t group, uint8_t* data,
                       int32_t* col_sums) {
   if (group < 0) ThrowUsage("PackPanelsU4: group {}, expected 0 or more", group);
   const TileCut cut = CutTiles(b.rows, group);
-  const int64_t padded = PaddedColumns(b.cols), bytes = LinesPerGroup(cut) * kLineBytes;
-  std::atomic<bool> outside = false;
-  pool.ParallelFor(padded, kPanelColumns, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      for (int64_t g = 0; g < cut.count; ++g) {
-        uint8_t* lines = data + (n / kPanelColumns * cut.count + g) * bytes;
-        int32_t sum = 0;
-        for (int64_t i = 0; i < LinesPerGroup(cut) * kStepsU4; ++i) {
-          const bool inside = n < b.cols && i < cut.Length(g, b.rows);
-          const int code = inside ? b.at(g * cut.length + i, n) : 0;
-          if (code < -8 || code > 7) outside = true;
-          const Nibble place = Place(i, n % kPanelColumns);
-          const uint8_t other = place.shift == 0 ? 0 : lines[place.byte];
-          lines[place.byte] = static_cast<uint8_t>(other | ((code + 8) & 15) << place.shift);
-          sum += code;
-        }
-        if (col_sums != nullptr) col_sums[g * padded + n] = sum;
-      }
-    }
+  const PanelsTarget target{reinterpret_cast<int8_t*>(data),
+                            nullptr,
+                            col_sums,
+                            cut.count,
+                            cut.Units(kStepsU4),
+                            cut.length,
+                            PaddedColumns(b.cols)};
+  std::atomic<bool> inside = true;
+  pool.ParallelFor(target.padded / kPanelColumns, 1, [&](int64_t begin, int64_t end) {
+    const auto pack = isa == Isa::kAvx2 ? PackPanelsU4Avx2 : PackPanelsU4Reference;
+    if (!pack(b, target, begin, end)) inside = false;
   });
-  if (outside) ThrowUsage("PackPanelsU4: a code outside -8 … 7 in [{}, {}]", b.rows, b.cols);
+  if (!inside) ThrowUsage("PackPanelsU4: a code outside -8 … 7 in [{}, {}]", b.rows, b.cols);
   return {data, col_sums, b.rows, b.cols, group};
 }
 
@@ -73,16 +88,23 @@ void CheckMatMulU4(const MatMulU4Args& args) {
   }
   const int64_t group = args.panels.group;
   CheckExactSteps("MatMulU4", args.epilogue, group == 0 ? args.a.cols : std::min(args.a.cols, group));
+  if (args.epilogue.row_zero.data != nullptr && args.panels.col_sums == nullptr && args.a.rows * args.panels.n != 0) {
+    ThrowUsage("MatMulU4: row zero points need panels packed with column sums");
+  }
   CheckIntOutput("MatMulU4", args.out, args.epilogue, group != 0, args.a.rows, args.panels.n);
 }
 
-void MatMulU4(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
-  CheckMatMulU4(args);
-  if (isa == Isa::kReference || args.a.cols == 0) return MatMulU4Reference(args);
-  if (args.a.rows == 0 || args.panels.n == 0) return;
-  if (args.epilogue.row_zero.data != nullptr && args.panels.col_sums == nullptr) {
-    ThrowUsage("MatMulU4: row zero points need panels packed with column sums");
-  }
+namespace {
+
+std::string_view DeclineAvx2(Isa isa, const MatMulU4Args& args) {
+  if (isa != Isa::kAvx2) return "another instruction set was chosen";
+  if (args.a.cols == 0) return "K is 0: nothing to multiply";
+  return "";
+}
+
+std::string_view DeclineNothing(Isa, const MatMulU4Args&) { return ""; }
+
+void RunAvx2(ThreadPool& pool, Isa, const MatMulU4Args& args) {
   constexpr IntFamily kFamily{kStripRowsU4, PackStripsU4Avx2, nullptr, BlockU4Avx2};
   const TileCut cut = CutTiles(args.panels.k, args.panels.group);
   IntProduct product{.a = args.a};
@@ -98,6 +120,22 @@ void MatMulU4(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
   block.out = args.out;
   Arena own;
   RunIntProducts(pool, args.arena != nullptr ? *args.arena : own, kFamily, {&product, 1});
+}
+
+void RunReference(ThreadPool&, Isa, const MatMulU4Args& args) { MatMulU4Reference(args); }
+
+constexpr KernelEntry<MatMulU4Args> kEntries[] = {
+    {"int8 x int4 avx2 6x16", DeclineAvx2, RunAvx2},
+    {"int8 x int4 reference", DeclineNothing, RunReference},
+};
+
+}  // namespace
+
+KernelChoice ChooseMatMulU4(Isa isa, const MatMulU4Args& args) { return ChooseFrom(kEntries, isa, args); }
+
+void MatMulU4(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
+  CheckMatMulU4(args);
+  RunFrom(kEntries, pool, isa, args);
 }
 
 }  // namespace octavo::kernels

@@ -10,6 +10,7 @@
 #include "octavo/base/thread_pool.h"
 #include "octavo/kernels/arena.h"
 #include "octavo/kernels/isa.h"
+#include "octavo/kernels/matmul_f32.h"
 #include "octavo/kernels/scale_epilogue.h"
 #include "octavo/kernels/view.h"
 
@@ -41,6 +42,8 @@ struct MatMulU4Args {
 // Throws a usage error on mismatched shapes or a group past the exact bound of int32.
 void MatMulU4(ThreadPool& pool, Isa isa, const MatMulU4Args& args);
 void MatMulU4Reference(const MatMulU4Args& args);
+// Which implementation a product would get, and why each faster one declined.
+KernelChoice ChooseMatMulU4(Isa isa, const MatMulU4Args& args);
 // The checks, without the work.
 void CheckMatMulU4(const MatMulU4Args& args);
 

@@ -56,10 +56,10 @@ namespace {
 #define OCTAVO_U4_LINE(rows, MASK, mask, ROW, l)                                                        \
   MASK OCTAVO_U4_LOW(mask, l) OCTAVO_U4_ROWS_##rows(ROW, "8*" #rows "*" l) MASK OCTAVO_U4_HIGH(mask, l) \
       OCTAVO_U4_ROWS_##rows(OCTAVO_U4_NEXT, "8*" #rows "*" l "+4")
-#define OCTAVO_U4_FOUR(rows, MASK, mask)                                                                      \
-  OCTAVO_U4_LINE(rows, MASK, mask, OCTAVO_U4_FIRST, "0")                                                      \
-  OCTAVO_U4_LINE(rows, MASK, mask, OCTAVO_U4_NEXT, "1") OCTAVO_U4_LINE(rows, MASK, mask, OCTAVO_U4_NEXT, "2") \
-      OCTAVO_U4_LINE(rows, MASK, mask, OCTAVO_U4_NEXT, "3")
+#define OCTAVO_U4_FOUR(rows, MASK, mask)                 \
+  OCTAVO_U4_LINE(rows, MASK, mask, OCTAVO_U4_FIRST, "0") \
+  OCTAVO_U4_LINE(rows, MASK, mask, OCTAVO_U4_NEXT, "1")  \
+  OCTAVO_U4_LINE(rows, MASK, mask, OCTAVO_U4_NEXT, "2") OCTAVO_U4_LINE(rows, MASK, mask, OCTAVO_U4_NEXT, "3")
 
 // The end of a block, row by row: widen the int16 sums and add them to what %[from] holds …
 #define OCTAVO_U4_WIDEN_ONE(c)                    \

@@ -73,6 +73,73 @@ TEST(MatMulU4, PanelsKeepEveryCode) {
   }
 }
 
+TEST(MatMulU4, PanelsAreTheSameFromBothInstructionSets) {
+  ThreadPool pool(2);
+  for (const Shape& shape : kShapes) {
+    for (const bool turned : {false, true}) {
+      const std::vector<int8_t> codes = RandomCodes(7, shape.k * shape.n, -8, 7);
+      const MatrixView<const int8_t> b =
+          turned ? RowMajor(codes.data(), shape.n, shape.k).Transposed() : RowMajor(codes.data(), shape.k, shape.n);
+      std::vector<uint8_t> data[2];
+      std::vector<int32_t> sums[2];
+      for (int i = 0; i < 2; ++i) {
+        data[i].resize(static_cast<size_t>(PanelsU4Bytes(shape.k, shape.n, shape.group)));
+        sums[i].resize(static_cast<size_t>(PanelsU4Sums(shape.k, shape.n, shape.group)));
+        PackPanelsU4(pool, i == 0 ? Isa::kReference : Isa::kAvx2, b, shape.group, data[i].data(), sums[i].data());
+      }
+      EXPECT_EQ(data[0], data[1]);
+      EXPECT_EQ(sums[0], sums[1]);
+    }
+  }
+}
+
+TEST(MatMulU4, ARowAloneEqualsTheRowInABatchForAnyThreads) {
+  for (const int64_t group : {0, 32, 128}) {
+    Product p({37, 64, 1024, group}, 5);
+    const std::vector<float> whole = p.Run(Isa::kReference);
+    for (const int threads : {1, 2, 3, 7}) EXPECT_EQ(HashOf(p.Run(Isa::kAvx2, threads)), HashOf(whole));
+    ThreadPool pool(2);
+    for (int64_t row = 0; row < 37; ++row) {
+      std::vector<float> alone(64);
+      MatMulU4Args args = p.args;
+      args.a = RowMajor<const int8_t>(p.a.data() + row * 1024, 1, 1024);
+      args.epilogue.row_scale.data += row;
+      args.out.f32 = RowMajor(alone.data(), 1, 64);
+      MatMulU4(pool, Isa::kAvx2, args);
+      EXPECT_EQ(alone, std::vector<float>(whole.begin() + row * 64, whole.begin() + (row + 1) * 64)) << row;
+    }
+  }
+}
+
+TEST(MatMulU4, ScalesInPanelsAreTheSameScales) {
+  Product p({9, 48, 256, 32}, 6);
+  const std::vector<float> expected = p.Run(Isa::kReference);
+  std::vector<float> panels(static_cast<size_t>(48 * 8));
+  for (int64_t n = 0; n < 48; ++n) {
+    for (int64_t g = 0; g < 8; ++g) {
+      panels[static_cast<size_t>(n / 16 * 128 + g * 16 + n % 16)] = p.col_scale[static_cast<size_t>(g * 48 + n)];
+    }
+  }
+  p.args.epilogue.col_scale = {panels.data(), 1, 16, 128};
+  EXPECT_EQ(p.Run(Isa::kReference), expected);
+  EXPECT_EQ(p.Run(Isa::kAvx2), expected);
+}
+
+TEST(MatMulU4, OtherEpiloguesEqualTheReference) {
+  for (const int64_t group : {0, 32, 64}) {
+    Product p({13, 50, 256, group}, 8);
+    p.args.epilogue.order = ScaleOrder::kColumnThenRow;
+    EXPECT_EQ(p.Run(Isa::kAvx2), p.Run(Isa::kReference));
+    p.args.epilogue.math = ScaleMath::kBF16;
+    EXPECT_EQ(p.Run(Isa::kAvx2), p.Run(Isa::kReference));
+    p.args.epilogue.bias = {p.col_scale.data()};
+    EXPECT_EQ(p.Run(Isa::kAvx2), p.Run(Isa::kReference));
+    const std::vector<float> tiled = RandomScales(3, 13 * p.groups);
+    p.args.epilogue.row_scale = {tiled.data(), p.groups, 1};
+    EXPECT_EQ(p.Run(Isa::kAvx2), p.Run(Isa::kReference));
+  }
+}
+
 TEST(MatMulU4, EqualsReferenceForAnyShape) {
   uint64_t seed = 1;
   for (const Shape& shape : kShapes) {

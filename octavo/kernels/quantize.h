@@ -25,7 +25,7 @@ namespace octavo::kernels {
 QuantizeSpec LikeReference(QuantizeSpec spec, bool bf16, int64_t scales, int64_t values);
 
 // The source: exactly one of the two views has data (or none when it is empty).
-struct FloatSource {
+struct QuantizeSource {
   MatrixView<const float> f32 = {};
   MatrixView<const uint16_t> bf16 = {};
 
@@ -35,7 +35,7 @@ struct FloatSource {
 };
 
 struct QuantizeArgs {
-  FloatSource source = {};                 // [R, C]
+  QuantizeSource source = {};                 // [R, C]
   int64_t block_rows = 1, block_cols = 1;  // the last block of a row or column may be smaller
   const float* pre_row = nullptr;          // [R]
   const float* pre_col = nullptr;          // [C]

@@ -228,7 +228,63 @@ void QuantizeRowBlocks(const QuantizeTile& tile, const QuantizeSpec& spec, int64
   }
 }
 
+// 8 codes back to values; scale and zero as [8] or one.
+inline __m256 Values8(const DequantizeTile& t, const int8_t* codes, const float* scale, const float* zero) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
+  __m256 value = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  if (zero != nullptr) {
+    value = _mm256_sub_ps(value, t.per_column ? _mm256_loadu_ps(zero) : _mm256_broadcast_ss(zero));
+  }
+  return _mm256_mul_ps(value, t.per_column ? _mm256_loadu_ps(scale) : _mm256_broadcast_ss(scale));
+}
+
+inline __m128i HalvesOf(__m256 value) {
+  const __m256i high = _mm256_srli_epi32(_mm256_castps_si256(RoundBF16(value)), 16);
+  return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+}
+
+// Values c … c + count - 1 < 8 of a row, through padded copies.
+void DequantizeEdge(const DequantizeTile& t, int64_t r, int64_t c, int64_t count) {
+  int8_t codes[8] = {};
+  float scale[8] = {}, zero[8] = {}, out[8];
+  uint16_t half[8];
+  const size_t n = static_cast<size_t>(count);
+  std::memcpy(codes, t.codes + r * t.codes_row_stride + c, n);
+  if (t.per_column) std::memcpy(scale, t.scale + c, n * sizeof(float));
+  if (t.per_column && t.zero != nullptr) std::memcpy(zero, t.zero + c, n * sizeof(float));
+  const __m256 value = Values8(t, codes, t.per_column ? scale : t.scale,
+                               t.zero == nullptr ? nullptr
+                               : t.per_column    ? zero
+                                                 : t.zero);
+  if (t.f32 != nullptr) {
+    _mm256_storeu_ps(out, value);
+    std::memcpy(t.f32 + r * t.row_stride + c, out, n * sizeof(float));
+  } else {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(half), HalvesOf(value));
+    std::memcpy(t.bf16 + r * t.row_stride + c, half, n * sizeof(uint16_t));
+  }
+}
+
 }  // namespace
+
+void DequantizeTileAvx2(const DequantizeTile& t) {
+  for (int64_t r = 0; r < t.rows; ++r) {
+    const int8_t* codes = t.codes + r * t.codes_row_stride;
+    int64_t c = 0;
+    for (; c + 8 <= t.cols; c += 8) {
+      const __m256 value = Values8(t, codes + c, t.per_column ? t.scale + c : t.scale,
+                                   t.zero == nullptr ? nullptr
+                                   : t.per_column    ? t.zero + c
+                                                     : t.zero);
+      if (t.f32 != nullptr) {
+        _mm256_storeu_ps(t.f32 + r * t.row_stride + c, value);
+      } else {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(t.bf16 + r * t.row_stride + c), HalvesOf(value));
+      }
+    }
+    if (c < t.cols) DequantizeEdge(t, r, c, t.cols - c);
+  }
+}
 
 uint32_t AbsMaxTileAvx2(const QuantizeTile& tile) {
   uint32_t best = 0;

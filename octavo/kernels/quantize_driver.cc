@@ -257,11 +257,62 @@ void QuantizeWithScale(ThreadPool& pool, Isa isa, const QuantizeArgs& args) {
   if (!RunFast(pool, isa, args, QuantizeStep::kCodes)) QuantizeWithScaleReference(args);
 }
 
+namespace {
+
+DequantizeArgs Turned(const DequantizeArgs& args) {
+  DequantizeArgs turned = args;
+  turned.codes = Turned(args.codes);
+  std::swap(turned.block_rows, turned.block_cols);
+  turned.scale = Turned(args.scale);
+  turned.zero = Turned(args.zero);
+  turned.f32 = Turned(args.f32);
+  turned.bf16 = Turned(args.bf16);
+  return turned;
+}
+
+bool RowsContiguous(const DequantizeArgs& args) {
+  return args.codes.col_stride == 1 && (args.f32.data != nullptr ? args.f32 : MatrixView<float>{}).col_stride == 1 &&
+         (args.bf16.data == nullptr || args.bf16.col_stride == 1);
+}
+
+// One row of one row of blocks.
+void DequantizeRow(const DequantizeArgs& args, int64_t r, float* scale, float* zero) {
+  const int64_t br = r / args.block_rows, cols = args.codes.cols;
+  const bool per_column = args.block_cols == 1;
+  for (int64_t b = 0; b < args.scale.cols; ++b) {
+    scale[b] = args.scale.at(br, b);
+    if (args.zero.data != nullptr) zero[b] = static_cast<float>(args.zero.at(br, b));
+  }
+  const int64_t width = per_column ? cols : args.block_cols;
+  for (int64_t c = 0, b = 0; c < cols; c += width, ++b) {
+    DequantizeTile tile;
+    tile.codes = args.codes.data + r * args.codes.row_stride + c;
+    tile.rows = 1;
+    tile.cols = std::min(width, cols - c);
+    tile.scale = scale + b;
+    if (args.zero.data != nullptr) tile.zero = zero + b;
+    tile.per_column = per_column;
+    if (args.f32.data != nullptr) tile.f32 = args.f32.data + r * args.f32.row_stride + c;
+    if (args.bf16.data != nullptr) tile.bf16 = args.bf16.data + r * args.bf16.row_stride + c;
+    DequantizeTileAvx2(tile);
+  }
+}
+
+}  // namespace
+
 void Dequantize(ThreadPool& pool, Isa isa, const DequantizeArgs& args) {
   CheckDequantize(args);
-  (void)pool;
-  (void)isa;
-  DequantizeReference(args);
+  const bool straight = RowsContiguous(args);
+  if (isa != Isa::kAvx2 || (!straight && !RowsContiguous(Turned(args)))) return DequantizeReference(args);
+  const DequantizeArgs& turned = straight ? args : Turned(args);
+  if (turned.codes.rows == 0 || turned.codes.cols == 0) return;
+  const int64_t grain = std::clamp<int64_t>(kTaskValues / turned.codes.cols, 1, 64);
+  pool.ParallelFor(turned.codes.rows, grain, [&](int64_t begin, int64_t end) {
+    std::vector<float> values(static_cast<size_t>(2 * turned.scale.cols));
+    for (int64_t r = begin; r < end; ++r) {
+      DequantizeRow(turned, r, values.data(), values.data() + turned.scale.cols);
+    }
+  });
 }
 
 }  // namespace octavo::kernels

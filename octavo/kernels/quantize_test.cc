@@ -113,6 +113,45 @@ Result Do(const Job& job, How how, Isa isa, int threads, uint64_t seed) {
   return result;
 }
 
+TEST(Dequantize, EqualsReferenceForAnyBlocks) {
+  struct Extent {
+    int64_t rows, cols, block_rows, block_cols;
+  };
+  const Extent extents[] = {{1, 1, 1, 1},     {7, 100, 1, 100}, {5, 300, 1, 32},  {40, 33, 40, 1},
+                            {64, 140, 16, 1}, {33, 65, 8, 16},  {20, 45, 20, 45}, {0, 5, 1, 5}};
+  ThreadPool pool(2);
+  for (const Extent& e : extents) {
+    for (int variant = 0; variant < 8; ++variant) {
+      const bool bf16 = (variant & 1) != 0, turned = (variant & 2) != 0, zeros = (variant & 4) != 0;
+      const int64_t count = e.rows * e.cols, down = (e.rows + e.block_rows - 1) / e.block_rows,
+                    across = (e.cols + e.block_cols - 1) / e.block_cols;
+      const std::vector<int8_t> codes = RandomCodes(1, count), zero = RandomCodes(2, down * across);
+      const std::vector<float> scale = RandomScales(3, down * across);
+      std::vector<float> out[2];
+      std::vector<uint16_t> half[2];
+      for (int i = 0; i < 2; ++i) {
+        out[i].assign(static_cast<size_t>(count) + 1, -1.0f);
+        half[i].assign(static_cast<size_t>(count) + 1, 7);
+        DequantizeArgs args{.block_rows = e.block_rows, .block_cols = e.block_cols};
+        args.codes =
+            turned ? RowMajor(codes.data(), e.cols, e.rows).Transposed() : RowMajor(codes.data(), e.rows, e.cols);
+        args.scale = RowMajor(scale.data(), down, across);
+        if (zeros) args.zero = RowMajor(zero.data(), down, across);
+        if (bf16) {
+          args.bf16 =
+              turned ? RowMajor(half[i].data(), e.cols, e.rows).Transposed() : RowMajor(half[i].data(), e.rows, e.cols);
+        } else {
+          args.f32 =
+              turned ? RowMajor(out[i].data(), e.cols, e.rows).Transposed() : RowMajor(out[i].data(), e.rows, e.cols);
+        }
+        i == 0 ? DequantizeReference(args) : Dequantize(pool, Isa::kAvx2, args);
+      }
+      EXPECT_EQ(out[0], out[1]) << e.rows << "x" << e.cols << " variant " << variant;
+      EXPECT_EQ(half[0], half[1]) << e.rows << "x" << e.cols << " variant " << variant;
+    }
+  }
+}
+
 TEST(Quantize, EqualsReferenceForAnyBlocks) {
   struct Extent {
     int64_t rows, cols, block_rows, block_cols;

@@ -61,4 +61,17 @@ void QuantizeTileAvx2(const QuantizeTile& tile);
 void QuantizeRowBlocksAvx2(const QuantizeTile& tile, const QuantizeSpec& spec, int64_t width, float* scale,
                            int64_t row_step, int64_t step);
 
+// A rectangle of codes on its way back, contiguous along its rows on both sides.
+struct DequantizeTile {
+  const int8_t* codes = nullptr;
+  int64_t rows = 0, cols = 0, codes_row_stride = 0;
+  const float* scale = nullptr;  // one, or [cols]
+  const float* zero = nullptr;   // the same, or null
+  bool per_column = false;
+  float* f32 = nullptr;  // one of the two
+  uint16_t* bf16 = nullptr;
+  int64_t row_stride = 0;
+};
+void DequantizeTileAvx2(const DequantizeTile& tile);
+
 }  // namespace octavo::kernels
