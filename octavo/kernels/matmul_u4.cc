@@ -88,7 +88,8 @@ void CheckMatMulU4(const MatMulU4Args& args) {
   }
   const int64_t group = args.panels.group;
   CheckExactSteps("MatMulU4", args.epilogue, group == 0 ? args.a.cols : std::min(args.a.cols, group));
-  if (args.epilogue.row_zero.data != nullptr && args.panels.col_sums == nullptr && args.a.rows * args.panels.n != 0) {
+  if (args.epilogue.row_zero.data != nullptr && args.panels.col_sums == nullptr &&
+      args.a.rows * args.a.cols * args.panels.n != 0) {
     ThrowUsage("MatMulU4: row zero points need panels packed with column sums");
   }
   CheckIntOutput("MatMulU4", args.out, args.epilogue, group != 0, args.a.rows, args.panels.n);
