@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <functional>
 
 namespace octavo::text {
@@ -12,48 +11,61 @@ MergeMap::MergeMap(size_t count) {
   slots_.assign(slots, Slot{kEmpty, {}});
   mask_ = slots - 1;
   shift_ = 64 - std::countr_zero(slots);
+  const size_t words = std::bit_ceil(std::max<size_t>(16, count / 8));
+  filter_.assign(words, 0);
+  filter_shift_ = 64 - std::countr_zero(words);
 }
 
 void MergeMap::Set(int32_t left, int32_t right, Merge merge) {
   const uint64_t key = Key(left, right);
-  size_t slot = Hash(key);
+  const uint64_t hash = key * 0x9E3779B97F4A7C15ULL;
+  filter_[hash >> filter_shift_] |= uint64_t{1} << (hash >> 32 & 63);
+  size_t slot = hash >> shift_;
   while (slots_[slot].key != key && slots_[slot].key != kEmpty) slot = (slot + 1) & mask_;
   if (slots_[slot].key == kEmpty) ++count_;
   slots_[slot] = {key, merge};
+  largest_rank_ = std::max(largest_rank_, merge.rank);
 }
 
 namespace {
 
-// Few symbols: the smallest rank is found by looking at all of them, and the arrays stay dense.
-void MergeInPlace(const MergeMap& merges, std::vector<Symbol>& symbols, MergeScratch& scratch) {
-  size_t count = symbols.size();
-  scratch.ranks.resize(count);
-  int32_t* const ranks = scratch.ranks.data();
-  Merge* const pairs = scratch.pairs.data();
-  Symbol* const symbol = symbols.data();
-  for (size_t i = 0; i + 1 < count; ++i) ranks[i] = pairs[i].rank;
-  const auto erase = [&](auto* array, size_t at, size_t length) {
-    std::memmove(array + at, array + at + 1, (length - at - 1) * sizeof *array);
+// Few symbols: rank and place in one number, whose minimum over all places is the next merge. The places stay where they are,
+// so that the search is one loop over a short array.
+void MergeInPlace(const MergeMap& merges, std::vector<Symbol>& symbols, const Merge* pairs) {
+  const size_t count = symbols.size();
+  int32_t keys[kFewSymbols];  // rank * 128 + place, or kNoRank
+  int32_t results[kFewSymbols];
+  uint8_t next[kFewSymbols];
+  uint8_t previous[kFewSymbols];
+  const auto set = [&](size_t at, Merge merge) {
+    keys[at] = merge.rank == kNoRank ? kNoRank : static_cast<int32_t>(static_cast<size_t>(merge.rank) * kFewSymbols + at);
+    results[at] = merge.id;
   };
-  while (count > 1) {
-    int32_t best = kNoRank;
-    for (size_t i = 0; i + 1 < count; ++i) best = std::min(best, ranks[i]);
-    if (best == kNoRank) break;
-    size_t at = 0;
-    while (ranks[at] != best) ++at;
-    symbol[at].id = pairs[at].id;
-    erase(symbol, at + 1, count);
-    erase(ranks, at, count - 1);
-    erase(pairs, at, count - 1);
-    --count;
-    const auto look_up = [&](size_t i) {
-      pairs[i] = merges.Find(symbol[i].id, symbol[i + 1].id);
-      ranks[i] = pairs[i].rank;
-    };
-    if (at + 1 < count) look_up(at);
-    if (at > 0) look_up(at - 1);
+  for (size_t i = 0; i < count; ++i) {
+    next[i] = static_cast<uint8_t>(i + 1);
+    previous[i] = static_cast<uint8_t>(i == 0 ? 0 : i - 1);
+    set(i, i + 1 < count ? pairs[i] : Merge{});
   }
-  symbols.resize(count);
+  while (true) {
+    int32_t best = kNoRank;
+    for (size_t i = 0; i < count; ++i) best = std::min(best, keys[i]);
+    if (best == kNoRank) break;
+    const size_t at = static_cast<size_t>(best) % kFewSymbols;
+    symbols[at].id = results[at];
+    const size_t gone = next[at];
+    const size_t after = next[gone];
+    symbols[gone].id = -1;
+    keys[gone] = kNoRank;
+    next[at] = static_cast<uint8_t>(after);
+    if (after < count) {
+      previous[after] = static_cast<uint8_t>(at);
+      set(at, merges.Find(symbols[at].id, symbols[after].id));
+    } else {
+      keys[at] = kNoRank;
+    }
+    if (at > 0) set(previous[at], merges.Find(symbols[previous[at]].id, symbols[at].id));
+  }
+  std::erase_if(symbols, [](const Symbol& symbol) { return symbol.id < 0; });
 }
 
 // Many symbols: a heap of (rank, position) over a linked list. Entries that no longer hold are skipped when they come
@@ -108,8 +120,8 @@ void MergeByHeap(const MergeMap& merges, std::vector<Symbol>& symbols, MergeScra
 
 void MergeSymbols(const MergeMap& merges, std::vector<Symbol>& symbols, MergeScratch& scratch) {
   if (symbols.size() < 2) return;
-  if (symbols.size() <= kFewSymbols) {
-    MergeInPlace(merges, symbols, scratch);
+  if (symbols.size() <= kFewSymbols && merges.RanksAreSmall()) {
+    MergeInPlace(merges, symbols, scratch.pairs.data());
   } else {
     MergeByHeap(merges, symbols, scratch);
   }

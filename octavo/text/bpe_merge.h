@@ -24,7 +24,10 @@ class MergeMap {
   void Set(int32_t left, int32_t right, Merge merge);
   Merge Find(int32_t left, int32_t right) const {
     const uint64_t key = Key(left, right);
-    size_t slot = Hash(key);
+    const uint64_t hash = key * 0x9E3779B97F4A7C15ULL;
+    // Most pairs have no merge. One bit of a small map, which stays in the near caches, says so.
+    if ((filter_[hash >> filter_shift_] >> (hash >> 32 & 63) & 1) == 0) return {};
+    size_t slot = hash >> shift_;
     while (true) {
       const Slot& entry = slots_[slot];
       if (entry.key == key) return entry.merge;
@@ -33,6 +36,8 @@ class MergeMap {
     }
   }
   size_t size() const { return count_; }
+  // Rank and place among few symbols fit one int32_t.
+  bool RanksAreSmall() const { return largest_rank_ < (1 << 24) - 1; }
   // Adds to `out` the merges whose result drop(id) does not name; true when it named one.
   template <typename Drop>
   bool CopyWithout(Drop drop, MergeMap& out) const {
@@ -57,12 +62,14 @@ class MergeMap {
   static uint64_t Key(int32_t left, int32_t right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
   }
-  size_t Hash(uint64_t key) const { return (key * 0x9E3779B97F4A7C15ULL) >> shift_; }
 
   std::vector<Slot> slots_;
+  std::vector<uint64_t> filter_;  // eight bits or more for each merge
   size_t mask_ = 0;
   int shift_ = 0;
+  int filter_shift_ = 0;
   size_t count_ = 0;
+  int32_t largest_rank_ = 0;
 };
 
 // One symbol on its way: a token and where it starts in the word.
@@ -73,14 +80,13 @@ struct Symbol {
 
 // Buffers of the merge loops, kept between words.
 struct MergeScratch {
-  std::vector<Merge> pairs;    // the merge of each symbol with its right neighbour
-  std::vector<int32_t> ranks;  // their ranks, for the search in place
+  std::vector<Merge> pairs;  // the merge of each symbol with its right neighbour
   std::vector<uint32_t> next, previous;
   std::vector<uint64_t> heap;  // rank << 32 | position
 };
 
 // Up to this many symbols are searched in place.
-constexpr size_t kFewSymbols = 96;
+constexpr size_t kFewSymbols = 128;
 
 // Merges `symbols` in place. `pairs` of the scratch must hold the merge of each symbol with the next one.
 void MergeSymbols(const MergeMap& merges, std::vector<Symbol>& symbols, MergeScratch& scratch);

@@ -53,6 +53,26 @@ std::optional<std::string_view> Charsmap::ShortestPrefix(std::string_view chunk)
   return std::nullopt;
 }
 
+std::optional<std::string_view> Charsmap::LongestPrefix(std::string_view text, size_t& length) const {
+  std::optional<std::string_view> found;
+  uint32_t node = Offset(units_[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    node ^= byte;
+    if (byte == 0 || node >= units_.size()) break;
+    const uint32_t unit = units_[node];
+    if (Label(unit) != byte) break;
+    node ^= Offset(unit);
+    if (!HasLeaf(unit)) continue;
+    if (node >= units_.size()) break;
+    if (const std::optional<std::string_view> replacement = Replacement(Value(units_[node]))) {
+      found = replacement;
+      length = i + 1;
+    }
+  }
+  return found;
+}
+
 void Charsmap::CheckReachable(std::string_view where) const {
   if (!replacements_.empty() && replacements_.back() != '\0') {
     ThrowFile("{}: replacements of the character map do not end with NUL", where);

@@ -19,6 +19,9 @@ class Charsmap {
   // The replacement of the shortest prefix of `chunk` that the map knows.
   std::optional<std::string_view> ShortestPrefix(std::string_view chunk) const;
 
+  // The replacement of the longest one, and its length in bytes.
+  std::optional<std::string_view> LongestPrefix(std::string_view text, size_t& length) const;
+
   // Throws a file Error unless every node that can be reached stays inside the arrays: what a reader without bounds
   // checks needs.
   void CheckReachable(std::string_view where) const;

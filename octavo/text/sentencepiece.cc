@@ -3,10 +3,12 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/text/decoder_stages.h"
+#include "octavo/text/sentencepiece_bpe.h"
 #include "octavo/text/unicode.h"
 
 namespace octavo::text {
@@ -42,6 +44,9 @@ class SentencePieceTokenizer : public Tokenizer {
 
   SentencePieceModel model_;
   sentencepiece::SentencePieceProcessor processor_;
+  std::unique_ptr<SentencePieceBpe> fast_;  // null: the library encodes
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<BpeScratch>> idle_;
   AddedTokens added_;
   int32_t size_ = 0;
   bool add_bos_, add_eos_;
@@ -86,6 +91,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, std::st
     added.push_back(token);
   }
   added_ = AddedTokens(std::move(added));
+  if (!options.library_only) fast_ = SentencePieceBpe::Make(model_);
 }
 
 void SentencePieceTokenizer::AddRole(std::optional<int32_t> id, std::vector<int32_t>& ids, Encoding* detail) const {
@@ -99,6 +105,21 @@ void SentencePieceTokenizer::AddRole(std::optional<int32_t> id, std::vector<int3
 void SentencePieceTokenizer::EncodePlain(std::string_view text, size_t offset, std::vector<int32_t>& ids,
                                          Encoding* detail) const {
   const absl::string_view input(text.data(), text.size());
+  if (detail == nullptr && fast_ != nullptr) {
+    std::unique_ptr<BpeScratch> scratch;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        scratch = std::move(idle_.back());
+        idle_.pop_back();
+      }
+    }
+    if (scratch == nullptr) scratch = std::make_unique<BpeScratch>();
+    fast_->Encode(text, *scratch, ids);
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < 64) idle_.push_back(std::move(scratch));
+    return;
+  }
   if (detail == nullptr) {
     std::vector<int> found;
     const auto status = processor_.Encode(input, &found);

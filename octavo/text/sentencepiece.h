@@ -17,6 +17,7 @@ struct SentencePieceOptions {
   bool add_bos = true;  // with add_special, if the model has the piece
   bool add_eos = false;
   std::vector<AddedToken> added;  // beyond the model's pieces; ids already given
+  bool library_only = false;      // never take the fast way of sentencepiece_bpe.h; the ids are the same
 };
 
 // From the bytes of a .model file; `name` begins error messages. Throws a file Error.
