@@ -77,7 +77,8 @@ void Bpe::InitTouching(const std::vector<MergeRule>& merges) {
   }
   if (unknown_id_ >= 0) {
     odd[static_cast<size_t>(unknown_id_)] = true;
-  } else if (!options_.byte_fallback || std::find(fallback_ids_.begin(), fallback_ids_.end(), -1) != fallback_ids_.end()) {
+  } else if (!options_.byte_fallback ||
+             std::find(fallback_ids_.begin(), fallback_ids_.end(), -1) != fallback_ids_.end()) {
     return;  // a character that is nothing vanishes, and its neighbours meet
   }
   auto touching = std::make_unique<MergeMap>(merges.size());

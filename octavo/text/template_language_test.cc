@@ -69,8 +69,9 @@ TEST(TemplateLanguage, SaysWhatTheReferenceSays) {
       equal += same;
       const std::string kind = Field(*error, "type");
       if (kind == "UndefinedError" || kind == "TemplateError" || kind == "SecurityError" ||
-          kind == "TemplateSyntaxError")
+          kind == "TemplateSyntaxError") {
         EXPECT_EQ(failure.detail(), Field(*error, "message")) << Field(one, "template");
+      }
     }
   }
   EXPECT_GE(equal, all - 8) << "of " << all;

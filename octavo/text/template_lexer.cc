@@ -171,12 +171,16 @@ void Lexer::LexRaw(size_t tag, size_t begin) {
     position_ = end;
     return;
   }
-  Fail("Missing end of raw directive", tag);
+  if (begin < source_.size()) Fail("Missing end of raw directive", tag);
+  position_ = begin;  // nothing follows: Jinja lets it pass
 }
 
 void Lexer::LexComment(size_t tag) {
   const size_t end = source_.find("#}", position_);
-  if (end == std::string_view::npos) Fail("Missing end of comment tag", tag);
+  if (end == std::string_view::npos) {
+    if (position_ < source_.size()) Fail("Missing end of comment tag", tag);
+    return;  // nothing follows: Jinja lets it pass
+  }
   const char sign = end > position_ ? source_[end - 1] : '\0';
   position_ = end + 2;
   if (sign == '-')
