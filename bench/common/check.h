@@ -3,8 +3,8 @@
 // 2^-63). Accessors are callables (row, column) -> value.
 #pragma once
 
-#include <cmath>
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>

@@ -1,6 +1,6 @@
-// Sums over tokens, rule R2: each sequence is cut into leaves of kTokenLeaf tokens at positions inside the sequence; a leaf
-// is one ascending chain from +0; leaves are added ascending, sequence after sequence. Used by the gradients of norm
-// weights and biases. A leaf is the unit of work of a thread; which thread took it cannot change a bit.
+// Sums over tokens, rule R2: each sequence is cut into leaves of kTokenLeaf tokens at positions inside the sequence; a
+// leaf is one ascending chain from +0; leaves are added ascending, sequence after sequence. Used by the gradients of
+// norm weights and biases. A leaf is the unit of work of a thread; which thread took it cannot change a bit.
 #pragma once
 
 #include <cstdint>

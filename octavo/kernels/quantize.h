@@ -35,7 +35,7 @@ struct QuantizeSource {
 };
 
 struct QuantizeArgs {
-  QuantizeSource source = {};                 // [R, C]
+  QuantizeSource source = {};              // [R, C]
   int64_t block_rows = 1, block_cols = 1;  // the last block of a row or column may be smaller
   const float* pre_row = nullptr;          // [R]
   const float* pre_col = nullptr;          // [C]

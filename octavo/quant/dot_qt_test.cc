@@ -173,7 +173,9 @@ TEST(DotQt, SparseWeightsGetNoGradientWherePruned) {
   const auto grad = Floats(grads.rhs);
   int kept = 0;
   for (size_t i = 0; i < mask.size(); ++i) {
-    if (mask[i] == 0) EXPECT_EQ(grad[i], 0.0f);
+    if (mask[i] == 0) {
+      EXPECT_EQ(grad[i], 0.0f);
+    }
     kept += mask[i];
   }
   EXPECT_EQ(kept, 16);

@@ -29,8 +29,8 @@ void MergeMap::Set(int32_t left, int32_t right, Merge merge) {
 
 namespace {
 
-// Few symbols: rank and place in one number, whose minimum over all places is the next merge. The places stay where they are,
-// so that the search is one loop over a short array.
+// Few symbols: rank and place in one number, whose minimum over all places is the next merge. The places stay where
+// they are, so that the search is one loop over a short array.
 void MergeInPlace(const MergeMap& merges, std::vector<Symbol>& symbols, const Merge* pairs) {
   const size_t count = symbols.size();
   int32_t keys[kFewSymbols];  // rank * 128 + place, or kNoRank
@@ -38,7 +38,8 @@ void MergeInPlace(const MergeMap& merges, std::vector<Symbol>& symbols, const Me
   uint8_t next[kFewSymbols];
   uint8_t previous[kFewSymbols];
   const auto set = [&](size_t at, Merge merge) {
-    keys[at] = merge.rank == kNoRank ? kNoRank : static_cast<int32_t>(static_cast<size_t>(merge.rank) * kFewSymbols + at);
+    keys[at] =
+        merge.rank == kNoRank ? kNoRank : static_cast<int32_t>(static_cast<size_t>(merge.rank) * kFewSymbols + at);
     results[at] = merge.id;
   };
   for (size_t i = 0; i < count; ++i) {

@@ -12,8 +12,8 @@ namespace {
 constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// The merges that lead to each piece from any two that make it up. Rank by score, highest first; equal scores, equal ranks.
-// Nothing when a piece holds a character that is none.
+// The merges that lead to each piece from any two that make it up. Rank by score, highest first; equal scores, equal
+// ranks. Nothing when a piece holds a character that is none.
 std::optional<std::vector<MergeRule>> MergesByScore(const SentencePieceModel& model, const Vocabulary& normal) {
   std::vector<float> scores;
   for (const SentencePieceModel::Piece& piece : model.pieces) scores.push_back(piece.score);
@@ -55,9 +55,13 @@ std::unique_ptr<SentencePieceBpe> SentencePieceBpe::Make(const SentencePieceMode
     const SentencePieceModel::Piece& piece = model.pieces[index];
     const auto id = static_cast<int32_t>(index);
     switch (piece.type) {
-      case PieceType::kUnused: return nullptr;
-      case PieceType::kControl: continue;
-      case PieceType::kUnknown: options.unknown_token = piece.text; break;
+      case PieceType::kUnused:
+        return nullptr;
+      case PieceType::kControl:
+        continue;
+      case PieceType::kUnknown:
+        options.unknown_token = piece.text;
+        break;
       case PieceType::kUserDefined: {
         AddedToken token;
         token.id = id;
@@ -66,8 +70,11 @@ std::unique_ptr<SentencePieceBpe> SentencePieceBpe::Make(const SentencePieceMode
         user_defined_texts.emplace_back(piece.text, id);
         continue;
       }
-      case PieceType::kNormal: normal.Add(piece.text, id); break;
-      case PieceType::kByte: break;
+      case PieceType::kNormal:
+        normal.Add(piece.text, id);
+        break;
+      case PieceType::kByte:
+        break;
     }
     all.Add(piece.text, id);
   }

@@ -1,6 +1,6 @@
-// A fast way to encode with SentencePiece models of kind BPE: the library's normalization and merge rule on top of bpe.h, ids
-// only. The library, which is the reference and does everything else, handles about 1 MB/s and less of long text; this gives
-// the same ids. Used by sentencepiece.cc.
+// A fast way to encode with SentencePiece models of kind BPE: the library's normalization and merge rule on top of
+// bpe.h, ids only. The library, which is the reference and does everything else, handles about 1 MB/s and less of long
+// text; this gives the same ids. Used by sentencepiece.cc.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace octavo::text {
 
 class SentencePieceBpe {
  public:
-  // Null for a model whose rules go beyond this: another kind, unused pieces, spaces as suffixes, pieces with characters that
-  // are no pieces themselves.
+  // Null for a model whose rules go beyond this: another kind, unused pieces, spaces as suffixes, pieces with
+  // characters that are no pieces themselves.
   static std::unique_ptr<SentencePieceBpe> Make(const SentencePieceModel& model);
 
   // Appends the ids of any bytes.
