@@ -91,14 +91,15 @@ void RunScale(const GoldenCase& golden, ThreadPool&, GoldenCheck& check) {
   check.Output("new_scale", Tensor::FromValues(amax.shape(), DType::kF32, result));
 }
 
-void RunQuantize(const GoldenCase& golden, ThreadPool&, GoldenCheck& check) {
+void RunQuantize(const GoldenCase& golden, ThreadPool& pool, GoldenCheck& check) {
+  const GoldenRun run(golden, pool);
   ExpectKeys(golden.Field("args"), {"q"});
   const auto format = FormatArg(golden.Field("args"), "q");
   if (!format) ThrowFile("args: q is missing");
   const Tensor x = golden.Input("x"), scale = golden.Input("scale");
   if (scale.dtype() != DType::kF32 || scale.size() != 1) ThrowFile("scale is {}, expected one f32", scale.ToString());
   const float factor = scale.ToVector<float>()[0];
-  const quant::Codes codes = quant::QuantizeFp8(x, *format, factor);
+  const quant::Codes codes = quant::QuantizeFp8(run.run(), x, *format, factor);
   const Tensor back = quant::DequantizeFp8(codes, factor, x.dtype());
   check.Output("q", codes.values);
   check.Output("dq", back);

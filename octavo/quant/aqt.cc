@@ -78,7 +78,7 @@ Operands CutBoth(const Tensor& lhs, const Tensor& rhs, const DotDims& dims, cons
 std::optional<QArray> QuantizedOrNot(const Run& run, const Tensor& array, const AqtSide& side,
                                      const std::vector<int>& contract, const Tensor* noise = nullptr) {
   if (side.numerics.kind == AqtNumerics::Kind::kNone) return std::nullopt;
-  return AqtQuantize(array, side, contract, noise, run.arithmetic);
+  return AqtQuantize(run, array, side, contract, noise);
 }
 
 DotOperand OperandOf(const Tensor& original, const std::optional<QArray>& quantized) {
@@ -236,7 +236,7 @@ QArray AqtFreeze(const Run& run, const Tensor& rhs, const DotDims& dims, const A
     cut =
         CutContracted(rhs, dims.rhs_contract, dims.rhs_batch, TileCounts(rhs.shape(), dims.rhs_contract, config.tile));
   }
-  return AqtQuantize(cut.tensor, config.forward.rhs, cut.contract, nullptr, run.arithmetic);
+  return AqtQuantize(run, cut.tensor, config.forward.rhs, cut.contract);
 }
 
 Tensor AqtServe(const Run& run, const Tensor& lhs, const QArray& frozen, const DotDims& dims, const AqtConfig& config) {

@@ -107,8 +107,11 @@ AqtGradients AqtDotGeneralBackward(const Run& run, const AqtResiduals& residuals
 QArray AqtFreeze(const Run& run, const Tensor& rhs, const DotDims& dims, const AqtConfig& config);
 Tensor AqtServe(const Run& run, const Tensor& lhs, const QArray& frozen, const DotDims& dims, const AqtConfig& config);
 
-// One side alone: codes and scales over the given shared axes.
+// One side alone: codes and scales over the given shared axes. The first form is the plain scalar one; the second runs
+// on threads and kernels and has the same bits.
 QArray AqtQuantize(const Tensor& array, const AqtSide& side, const std::vector<int>& shared_axes,
                    const Tensor* noise = nullptr, const Arithmetic& arithmetic = {});
+QArray AqtQuantize(const Run& run, const Tensor& array, const AqtSide& side, const std::vector<int>& shared_axes,
+                   const Tensor* noise = nullptr);
 
 }  // namespace octavo::quant

@@ -5,22 +5,38 @@
 #include "octavo/base/float_mode.h"
 #include "octavo/quant/aqt.h"
 #include "octavo/quant/element.h"
-#include "octavo/quant/quantize.h"
+#include "octavo/quant/encode_matrix.h"
+#include "octavo/quant/quantize_kernel.h"
+#include "octavo/quant/quantize_run.h"
+#include "octavo/quant/small_float.h"
 #include "octavo/quant/tile_runs.h"
 
 namespace octavo::quant {
 namespace {
 
-// The largest magnitudes over the shared axes, with every axis that is not shared on its own.
-Tensor AmaxOver(const Tensor& array, const std::vector<int>& shared) {
+// For the largest magnitudes over the shared axes: every axis that is not shared is on its own.
+HowToQuantize AmaxHow(const Tensor& array, const std::vector<int>& shared) {
   HowToQuantize how;
   how.granularity.channelwise_axes = FreeAxes(array.rank(), shared, {});
-  return *Calibrate(array, how).absmax;
+  return how;
+}
+
+void CheckSide(const Tensor& array, const AqtNumerics& numerics) {
+  if (numerics.kind == AqtNumerics::Kind::kNone) ThrowUsage("AqtQuantize: this side is not quantized");
+  if (numerics.kind == AqtNumerics::Kind::kFp8 && array.dtype() == DType::kF16) {
+    ThrowUsage("AqtQuantize: fp8 from f16 is not possible; bf16 and f32 are");
+  }
+}
+
+std::vector<int> SharedAxes(const Tensor& array, const AqtSide& side, const std::vector<int>& shared_axes) {
+  if (!side.per_tensor) return shared_axes;
+  std::vector<int> all;
+  for (int axis = 0; axis < array.rank(); ++axis) all.push_back(axis);
+  return all;
 }
 
 template <typename E>
-Tensor ScaleOf(const Tensor& array, const AqtSide& side, const std::vector<int>& shared, const Arithmetic& arithmetic) {
-  const Tensor amax = AmaxOver(array, shared);
+Tensor ScaleOf(const Tensor& amax, const AqtSide& side, const Arithmetic& arithmetic) {
   const bool reciprocal = ByReciprocal(arithmetic.division, side.per_tensor, 1, amax.size());
   const Divisor<E> by_bound(E::Round(side.numerics.quant_bound()), reciprocal);
   Tensor scale = Tensor::Empty(amax.shape(), E::kDType);
@@ -71,20 +87,13 @@ QArray AqtQuantize(const Tensor& array, const AqtSide& side, const std::vector<i
   constexpr const char* kOp = "AqtQuantize";
   const ScopedFloatMode mode;
   const AqtNumerics& numerics = side.numerics;
-  if (numerics.kind == AqtNumerics::Kind::kNone) ThrowUsage("{}: this side is not quantized", kOp);
-  if (numerics.kind == AqtNumerics::Kind::kFp8 && array.dtype() == DType::kF16) {
-    ThrowUsage("{}: fp8 from f16 is not possible; bf16 and f32 are", kOp);
-  }
-  std::vector<int> shared = shared_axes;
-  if (side.per_tensor) {
-    shared.clear();
-    for (int axis = 0; axis < array.rank(); ++axis) shared.push_back(axis);
-  }
+  CheckSide(array, numerics);
+  const Tensor amax = *Calibrate(array, AmaxHow(array, SharedAxes(array, side, shared_axes))).absmax;
   return WithElement(kOp, array.dtype(), [&](auto element) {
     using E = decltype(element);
     const Tensor packed = array.Contiguous();
-    QArray result{Tensor::Empty(array.shape(), Info(numerics.format()).dtype),
-                  ScaleOf<E>(packed, side, shared, arithmetic), std::nullopt, numerics.format()};
+    QArray result{Tensor::Empty(array.shape(), Info(numerics.format()).dtype), ScaleOf<E>(amax, side, arithmetic),
+                  std::nullopt, numerics.format()};
     const Tensor added = noise == nullptr ? Tensor() : noise->BroadcastTo(array.shape()).Contiguous();
     auto values = packed.Values<typename E::Stored>();
     auto scales = result.scale.template Values<typename E::Stored>();
@@ -97,6 +106,43 @@ QArray AqtQuantize(const Tensor& array, const AqtSide& side, const std::vector<i
         out[i] = static_cast<std::byte>(Code<E>(value, numerics));
       }
     });
+    return result;
+  });
+}
+
+QArray AqtQuantize(const Run& run, const Tensor& array, const AqtSide& side, const std::vector<int>& shared_axes,
+                   const Tensor* noise) {
+  const AqtNumerics& numerics = side.numerics;
+  CheckSide(array, numerics);
+  if (run.reference) return AqtQuantize(array, side, shared_axes, noise, run.arithmetic);
+  const ScopedFloatMode mode;
+  Run plain = run;
+  plain.arithmetic.non_finite = NonFinite::kPropagate;
+  const Tensor amax = *Calibrate(plain, array, AmaxHow(array, SharedAxes(array, side, shared_axes))).absmax;
+  return WithElement("AqtQuantize", array.dtype(), [&](auto element) {
+    using E = decltype(element);
+    QArray result{Tensor(), ScaleOf<E>(amax, side, run.arithmetic), std::nullopt, numerics.format()};
+    if (numerics.kind == AqtNumerics::Kind::kInteger) {
+      const int largest = static_cast<int>(numerics.clip());
+      if (auto codes = TryKernelReciprocalCodes(run, array, result.scale, largest, noise)) {
+        result.qvalue = *codes;
+        return result;
+      }
+    }
+    const auto blocks = AsMatrixBlocks(array.shape(), result.scale.shape());
+    if (!blocks || noise != nullptr || numerics.kind != AqtNumerics::Kind::kFp8) {
+      return AqtQuantize(array, side, shared_axes, noise, run.arithmetic);
+    }
+    std::vector<float> factors;
+    for (auto stored : result.scale.template Values<typename E::Stored>()) {
+      factors.push_back(ReciprocalOf<E>(E::Load(stored)));
+    }
+    const SmallFloatEncoder small(numerics.format());  // clips by itself
+    result.qvalue = Tensor::Empty(array.shape(), DType::kU8);
+    EncodeMatrix<E>(
+        run, array.Contiguous(), *blocks,
+        [&](float value, int64_t block) { return small(E::Round(value * factors[static_cast<size_t>(block)])); },
+        result.qvalue.template MutableData<uint8_t>());
     return result;
   });
 }

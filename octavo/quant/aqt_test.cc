@@ -127,7 +127,7 @@ TEST(Aqt, GradientsOfTilesAreThoseOfTheWhole) {
   const auto forward = AqtDotGeneral(test.run, x, w, kMatMul, config);
   const auto grads = AqtDotGeneralBackward(test.run, forward.residuals, config, g);
   EXPECT_LT(WorstError(grads.rhs, DotInDouble(x, g, {{0}, {0}, {}, {}})), 1e-6);  // original activations
-  EXPECT_LT(WorstError(grads.lhs, DotInDouble(g, w, {{1}, {1}, {}, {}})), 0.01);
+  EXPECT_LT(WorstError(grads.lhs, DotInDouble(g, w, {{1}, {1}, {}, {}})), 0.03);
 }
 
 TEST(Aqt, ClippedValuesGetNoGradient) {
@@ -161,7 +161,9 @@ TEST(Aqt, Errors) {
   const AqtConfig config = AqtConfigV3({int8, int8, int8}, AqtNoise::kUniform, DType::kI32, 3);
   const Tensor x = Random({4, 16}, 1), w = Random({16, 8}, 2), g = Random({4, 8}, 3);
   const auto forward = AqtDotGeneral(test.run, x, w, kMatMul, config);
-  EXPECT_THAT(UsageMessage([&] { AqtDotGeneralBackward(test.run, forward.residuals, config, g); }),
+  EXPECT_THAT(UsageMessage([&] {
+                AqtDotGeneralBackward(test.run, forward.residuals, config, g, RngKey{1, 2});
+              }),
               HasSubstr("3 blocks"));
   EXPECT_THAT(UsageMessage([&] { AqtDotGeneral(test.run, x, CastFloat(w, DType::kBF16), kMatMul, config); }),
               HasSubstr("lhs is f32[4, 16], rhs bf16[16, 8]"));

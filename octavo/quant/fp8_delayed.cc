@@ -10,7 +10,8 @@
 #include "octavo/quant/dot_axes.h"
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/element.h"
-#include "octavo/quant/quantize.h"
+#include "octavo/quant/quantize_run.h"
+#include "octavo/quant/small_float.h"
 
 namespace octavo::quant {
 namespace {
@@ -26,6 +27,12 @@ void CheckMeta(const Fp8Meta& meta) {
                meta.amax_history.ToString());
 }
 
+void CheckFp8(Format format) {
+  if (Info(format).bits != 8 || !SmallFloatEncoder::Handles(format)) {
+    ThrowUsage("QuantizeFp8: {} is not an fp8 format", Info(format).name);
+  }
+}
+
 float ScaleOf(const Fp8Meta& meta) { return meta.scale.Contiguous().Values<float>()[0]; }
 
 // A float tensor times one factor that takes its dtype.
@@ -39,9 +46,9 @@ struct Quantized {
   DotOperand operand;
   Fp8Meta meta;
 };
-Quantized QuantizeOperand(const Tensor& x, const Fp8Meta& old, Format format, Fp8DotForm form) {
-  Fp8Meta meta = UpdatedFp8Meta(old, AmaxOf(x), format);
-  const Codes codes = QuantizeFp8(x, format, ScaleOf(meta));
+Quantized QuantizeOperand(const Run& run, const Tensor& x, const Fp8Meta& old, Format format, Fp8DotForm form) {
+  Fp8Meta meta = UpdatedFp8Meta(old, AmaxOf(run, x), format);
+  const Codes codes = QuantizeFp8(run, x, format, ScaleOf(meta));
   if (form == Fp8DotForm::kDirect) return {codes, std::move(meta)};
   return {DequantizeFp8(codes, ScaleOf(meta), x.dtype()), std::move(meta)};
 }
@@ -72,13 +79,15 @@ float Fp8ScaleFromAmax(float amax, float scale, float fp8_max, int margin) {
 }
 
 float AmaxOf(const Tensor& tensor) {
-  const Tensor packed = tensor.Contiguous();
-  return WithElement("AmaxOf", tensor.dtype(), [&](auto element) {
-    using E = decltype(element);
-    uint32_t largest = 0;
-    for (auto stored : packed.Values<typename E::Stored>()) largest = std::max(largest, MagnitudeBits(E::Load(stored)));
-    return std::bit_cast<float>(largest);
-  });
+  const HowToQuantize whole;
+  return CastFloat(*Calibrate(tensor, whole).absmax, DType::kF32).Values<float>()[0];
+}
+
+float AmaxOf(const Run& run, const Tensor& tensor) {
+  Run plain = run;
+  plain.arithmetic.non_finite = NonFinite::kPropagate;
+  const HowToQuantize whole;
+  return CastFloat(*Calibrate(plain, tensor, whole).absmax, DType::kF32).Values<float>()[0];
 }
 
 Fp8Meta UpdatedFp8Meta(const Fp8Meta& meta, float amax, Format format) {
@@ -105,20 +114,36 @@ Fp8Meta MergedFp8Meta(const Fp8Meta& a, const Fp8Meta& b) {
 }
 
 Codes QuantizeFp8(const Tensor& x, Format format, float scale) {
+  CheckFp8(format);
   const ScopedFloatMode mode;
   const Tensor packed = x.Contiguous();
   Codes result{Tensor::Empty(x.shape(), DType::kU8), format};
-  if (Info(format).dtype != DType::kU8 || Info(format).kind != FormatKind::kFloat) {
-    ThrowUsage("QuantizeFp8: {} is not an fp8 format", Info(format).name);
-  }
+  uint8_t* out = result.values.MutableData<uint8_t>();
   WithElement("QuantizeFp8", x.dtype(), [&](auto element) {
     using E = decltype(element);
     const float by = E::Round(scale);
-    auto in = packed.Values<typename E::Stored>();
-    auto out = result.values.MutableValues<uint8_t>();
-    for (size_t i = 0; i < in.size(); ++i) {
-      out[i] = static_cast<uint8_t>(ConvertTo(format, E::Round(E::Load(in[i]) / by), E::kDType));
+    for (auto stored : packed.Values<typename E::Stored>()) {
+      *out++ = static_cast<uint8_t>(ConvertTo(format, E::Round(E::Load(stored) / by), E::kDType));
     }
+  });
+  return result;
+}
+
+Codes QuantizeFp8(const Run& run, const Tensor& x, Format format, float scale) {
+  CheckFp8(format);
+  if (run.reference) return QuantizeFp8(x, format, scale);
+  const ScopedFloatMode mode;
+  const Tensor packed = x.Contiguous();
+  Codes result{Tensor::Empty(x.shape(), DType::kU8), format};
+  const SmallFloatEncoder small(format);
+  uint8_t* out = result.values.MutableData<uint8_t>();
+  WithElement("QuantizeFp8", x.dtype(), [&](auto element) {
+    using E = decltype(element);
+    const float by = E::Round(scale);
+    const auto* in = packed.Data<typename E::Stored>();
+    run.pool.ParallelFor(x.size(), 4096, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) out[i] = small(E::Round(E::Load(in[i]) / by));
+    });
   });
   return result;
 }
@@ -134,8 +159,8 @@ Fp8DotForward Fp8Dot(const Run& run, const Tensor& x, const Tensor& kernel, cons
   CheckDot("Fp8Dot", x.shape(), kernel.shape(), dims);
   const ScopedFloatMode mode;
   const DType dtype = kernel.dtype();
-  Quantized qx = QuantizeOperand(CastFloat(x, dtype), state.input, config.forward, config.form);
-  Quantized qk = QuantizeOperand(kernel, state.kernel, config.forward, config.form);
+  Quantized qx = QuantizeOperand(run, CastFloat(x, dtype), state.input, config.forward, config.form);
+  Quantized qk = QuantizeOperand(run, kernel, state.kernel, config.forward, config.form);
   Tensor out = ScaledProduct(run, qx.operand, ScaleOf(qx.meta), qk.operand, ScaleOf(qk.meta), dims, dtype, config.form);
   return {std::move(out),
           std::move(qx.meta),
@@ -153,7 +178,7 @@ Fp8DotGradients Fp8DotBackward(const Run& run, const Fp8DotForward& forward, con
   }
   const ScopedFloatMode mode;
   const DType dtype = forward.out.dtype();
-  Quantized g = QuantizeOperand(CastFloat(grad, dtype), state.output_grad, config.gradient, config.form);
+  Quantized g = QuantizeOperand(run, CastFloat(grad, dtype), state.output_grad, config.gradient, config.form);
   const int x_rank = ShapeOf(forward.x).rank(), k_rank = ShapeOf(forward.k).rank();
   const GradientAxes x_axes = AxesOfGradient(true, x_rank, k_rank, forward.dims);
   const GradientAxes k_axes = AxesOfGradient(false, x_rank, k_rank, forward.dims);

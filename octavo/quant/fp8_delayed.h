@@ -24,12 +24,15 @@ Fp8Meta InitialFp8Meta(int64_t history_length);
 float Fp8ScaleFromAmax(float amax, float scale, float fp8_max, int margin = 0);
 // The scale for this step and the history with `amax` in it.
 Fp8Meta UpdatedFp8Meta(const Fp8Meta& meta, float amax, Format format);
-float AmaxOf(const Tensor& tensor);  // max |x|, NaN propagated
+// max |x|, NaN propagated; alone or on threads.
+float AmaxOf(const Tensor& tensor);
+float AmaxOf(const Run& run, const Tensor& tensor);
 // Merges two updates of one state (micro-steps, shards): equal scales, elementwise maximum of the histories.
 Fp8Meta MergedFp8Meta(const Fp8Meta& a, const Fp8Meta& b);
 
-// x / scale in the dtype of x (a true division), clipped to the format, as codes; and back.
+// x / scale in the dtype of x (a true division), clipped to the format, as codes, alone or on threads; and back.
 Codes QuantizeFp8(const Tensor& x, Format format, float scale);
+Codes QuantizeFp8(const Run& run, const Tensor& x, Format format, float scale);
 Tensor DequantizeFp8(const Codes& codes, float scale, DType dtype);
 
 enum class Fp8DotForm : uint8_t {

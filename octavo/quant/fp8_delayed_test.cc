@@ -73,6 +73,17 @@ TEST(Fp8, StepsLearnTheScale) {
   }
 }
 
+TEST(Fp8, ThreadsAndPlainLoopsAgree) {
+  TestRun test(3);
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const Tensor x = Random({70, 130}, 1, dtype, 20.0f);
+    EXPECT_EQ(AmaxOf(x), AmaxOf(test.run, x));
+    for (Format format : {Format::kF8E4M3FN, Format::kF8E5M2, Format::kF8E4M3FNUZ, Format::kF8E5M2FNUZ}) {
+      EXPECT_TRUE(BitEqual(QuantizeFp8(x, format, 0.11f).values, QuantizeFp8(test.run, x, format, 0.11f).values));
+    }
+  }
+}
+
 TEST(Fp8, ReplayingAStepChangesNothing) {
   TestRun test;
   const Fp8DotConfig config;
@@ -93,7 +104,7 @@ TEST(Fp8, ComputesInTheDtypeOfTheKernel) {
   const auto grads = Fp8DotBackward(test.run, forward, InitialFp8DotState(2), {}, Random({3, 2}, 3, DType::kBF16));
   EXPECT_EQ(grads.x.dtype(), DType::kF32);
   EXPECT_EQ(grads.kernel.dtype(), DType::kBF16);
-  EXPECT_THROW(QuantizeFp8(x, Format::kInt8, 1.0f), Error);
+  EXPECT_THROW(QuantizeFp8(test.run, x, Format::kInt8, 1.0f), Error);
   EXPECT_THROW(Fp8DotBackward(test.run, forward, InitialFp8DotState(2), {}, Random({2, 2}, 3)), Error);
 }
 

@@ -1,9 +1,13 @@
 #include "octavo/quant/kv_quant.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
 #include "octavo/quant/element.h"
 #include "octavo/quant/quantize.h"
+#include "octavo/quant/small_float.h"
 #include "octavo/quant/tile_runs.h"
 
 namespace octavo::quant {
@@ -35,14 +39,20 @@ void Encode(const Tensor& kv, const Tensor& amax, const KvQuant& how, Tensor& co
   auto values = kv.Values<typename E::Stored>();
   auto largest = amax.Values<typename E::Stored>();
   std::byte* out = codes.MutableRawData();
+  const FormatInfo& info = Info(how.format);
+  const SmallFloatEncoder small(Format::kF8E4M3FN);
+  const auto low = static_cast<float>(info.qmin), high = static_cast<float>(info.qmax);
+  const auto encode = [&](float value) {
+    if (wide) return static_cast<int>(small(value));
+    return IsNanBits(value) ? 0 : static_cast<int>(std::min(std::max(std::nearbyint(value), low), high));
+  };
   ForEachRun(kv.shape(), amax.shape(), [&](int64_t begin, int64_t part, int64_t length) {
     const float top = E::Load(largest[static_cast<size_t>(part)]);
     const bool zero = how.zero_guard && top == 0.0f;
     const float factor = wide ? bound / top : E::Round(bound / top);
     for (int64_t i = begin; i < begin + length; ++i) {
       const float value = E::Load(values[static_cast<size_t>(i)]) * factor;
-      uint32_t code = zero ? 0 : ConvertTo(how.format, wide ? value : E::Round(value), wide ? DType::kF32 : E::kDType);
-      out[i] = static_cast<std::byte>(code);
+      out[i] = static_cast<std::byte>(zero ? 0 : encode(wide ? value : E::Round(value)));
     }
   });
 }

@@ -145,6 +145,29 @@ std::optional<QArray> TryKernelCodes(const Run& run, const Tensor& array, Format
   return result;
 }
 
+std::optional<Tensor> TryKernelReciprocalCodes(const Run& run, const Tensor& array, const Tensor& scale, int largest,
+                                               const Tensor* noise) {
+  const bool bf16 = array.dtype() == DType::kBF16;
+  // The kernels add noise in f32; this arithmetic would round the sum to bf16.
+  if (!KernelsTake(array, Format::kInt8) || (bf16 && noise != nullptr)) return std::nullopt;
+  const auto blocks = AsMatrixBlocks(array.shape(), scale.shape());
+  if (!blocks) return std::nullopt;
+  const ScopedFloatMode mode;
+  Tensor wide = CastFloat(scale, DType::kF32).Clone();
+  for (float value : wide.Values<float>()) {
+    if (!IsFiniteBits(1.0f / value)) return std::nullopt;  // has a rule of its own
+  }
+  Prepared p = Prepare(run, array, Format::kInt8, noise, *blocks);
+  p.args.spec.code_division = kernels::Division::kReciprocal;
+  p.args.spec.min_code = -largest;
+  p.args.spec.max_code = largest;
+  Tensor codes = Tensor::Empty(array.shape(), DType::kI8);
+  p.args.scale = MutableView<float>(wide, blocks->rows / blocks->block_rows, blocks->cols / blocks->block_cols);
+  p.args.codes = MutableView<int8_t>(codes, blocks->rows, blocks->cols);
+  kernels::QuantizeWithScale(run.pool, run.isa, p.args);
+  return codes;
+}
+
 std::optional<Tensor> TryKernelDequantize(const Run& run, const QArray& array) {
   Validate("Dequantize", array);
   const DType dtype = array.dtype();

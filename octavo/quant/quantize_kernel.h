@@ -13,6 +13,9 @@ std::optional<QArray> TryKernelQuantize(const Run& run, const Tensor& array, con
                                         const Tensor* noise, const Tensor* factor);
 std::optional<QArray> TryKernelCodes(const Run& run, const Tensor& array, Format format, const ScaleAndZeroPoint& scale,
                                      const Tensor* noise);
+// value * fl(1 / scale), rounded and saturated to ±largest: AQT's codes.
+std::optional<Tensor> TryKernelReciprocalCodes(const Run& run, const Tensor& array, const Tensor& scale, int largest,
+                                               const Tensor* noise);
 std::optional<Tensor> TryKernelDequantize(const Run& run, const QArray& array);
 
 }  // namespace octavo::quant

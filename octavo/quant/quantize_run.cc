@@ -7,6 +7,7 @@
 #include "octavo/base/float_mode.h"
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/element.h"
+#include "octavo/quant/encode_matrix.h"
 #include "octavo/quant/quantize_kernel.h"
 #include "octavo/quant/small_float.h"
 
@@ -61,32 +62,6 @@ std::vector<uint32_t> BlockMagnitudes(const Run& run, const Tensor& array, const
     }
   });
   return largest;
-}
-
-// Codes of one row of a matrix: fn(first column, columns, divisor) for each block.
-template <typename E, typename Fn>
-void ForEachBlockInRow(const MatrixBlocks& b, int64_t row, const Divisor<E>* divisors, Fn&& fn) {
-  const int64_t blocks = b.cols / b.block_cols;
-  const Divisor<E>* line = divisors + row / b.block_rows * blocks;
-  for (int64_t c = 0; c < blocks; ++c) fn(c * b.block_cols, b.block_cols, line[c]);
-}
-
-template <typename E, typename Encode>
-void EncodeMatrix(const Run& run, const Tensor& array, const Tensor& scale, const MatrixBlocks& b, bool reciprocal,
-                  const Encode& encode, uint8_t* codes) {
-  std::vector<Divisor<E>> divisors;
-  for (auto stored : scale.Values<typename E::Stored>()) divisors.emplace_back(E::Load(stored), reciprocal);
-  const auto* values = array.Data<typename E::Stored>();
-  run.pool.ParallelFor(
-      b.rows, std::max<int64_t>(1, 4096 / std::max<int64_t>(b.cols, 1)), [&](int64_t first, int64_t last) {
-        for (int64_t r = first; r < last; ++r) {
-          ForEachBlockInRow<E>(b, r, divisors.data(), [&](int64_t c, int64_t count, const Divisor<E>& divide) {
-            const auto* in = values + r * b.cols + c;
-            uint8_t* out = codes + r * b.cols + c;
-            for (int64_t i = 0; i < count; ++i) out[i] = encode(divide(E::Load(in[i])));
-          });
-        }
-      });
 }
 
 bool PerTensor(const HowToQuantize& how) {
@@ -144,8 +119,13 @@ QArray QuantizeWithScale(const Run& run, const Tensor& array, Format format, con
     QArray result{Tensor::Empty(array.shape(), DType::kU8), CastFloat(scale.scale, E::kDType).Contiguous(),
                   std::nullopt, format};
     const bool reciprocal = ByReciprocal(run.arithmetic.division, false, result.scale.size(), array.size());
-    EncodeMatrix<E>(run, array.Contiguous(), result.scale, *blocks, reciprocal, SmallFloatEncoder(format),
-                    result.qvalue.MutableData<uint8_t>());
+    std::vector<Divisor<E>> divisors;
+    for (auto stored : result.scale.Values<typename E::Stored>()) divisors.emplace_back(E::Load(stored), reciprocal);
+    const SmallFloatEncoder small(format);
+    EncodeMatrix<E>(
+        run, array.Contiguous(), *blocks,
+        [&](float value, int64_t block) { return small(divisors[static_cast<size_t>(block)](value)); },
+        result.qvalue.MutableData<uint8_t>());
     return result;
   });
 }

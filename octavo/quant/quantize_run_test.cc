@@ -51,7 +51,7 @@ TEST(MatrixBlocks, FindsRowsColumnsAndTiles) {
   EXPECT_TRUE(is({8, 2, 3}, {1, 2, 3}, 8, 6, 8, 1));          // a weight [D, heads, head]
   EXPECT_TRUE(is({2, 3, 8}, {1, 1, 1}, 6, 8, 6, 8));          // per tensor
   EXPECT_TRUE(is({2, 4, 3, 8}, {2, 1, 1, 8}, 24, 8, 12, 1));  // local shards
-  EXPECT_FALSE(AsMatrixBlocks({2, 4, 8}, {1, 4, 8}));         // shared before its channels: no blocks of rows
+  EXPECT_FALSE(AsMatrixBlocks({2, 4, 8}, {1, 2, 8}));         // shared before its channels: no blocks of rows
   EXPECT_FALSE(AsMatrixBlocks({0, 4}, {0, 1}));
 }
 

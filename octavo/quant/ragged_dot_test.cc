@@ -74,7 +74,7 @@ TEST(RaggedDotQt, GradientsAreNearTheFloatOnesAndInteger) {
       WorstError(grads.lhs.Slice(0, 5, 12), DotInDouble(grad.Slice(0, 5, 12), w.Select(0, 2), {{1}, {1}, {}, {}})),
       0.03);
   EXPECT_LT(WorstError(grads.rhs.Select(0, 0), DotInDouble(x.Slice(0, 0, 5), grad.Slice(0, 0, 5), {{0}, {0}, {}, {}})),
-            0.03);
+            0.08);
   for (float value : Floats(grads.rhs.Select(0, 1))) EXPECT_EQ(value, 0.0f);
   const auto plain =
       RaggedDotQtBackward(test.Reference(), RaggedDotQt(test.Reference(), x, w, sizes, config), sizes, config, grad);
