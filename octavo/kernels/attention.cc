@@ -4,6 +4,7 @@
 #include <atomic>
 #include <span>
 
+#include "octavo/base/error.h"
 #include "octavo/kernels/attention_check.h"
 #include "octavo/kernels/attention_impl.h"
 #include "octavo/kernels/attention_ref.h"
@@ -16,6 +17,8 @@ enum Slot { kScratch, kPartials, kPacked };
 constexpr int64_t kPackedFloats = 8 << 20;  // most floats of keys and values packed at a time, 32 MiB
 
 int64_t GroupOf(const AttentionShape& shape) { return shape.query_heads / shape.kv_heads; }
+
+bool AreFew(int64_t rows) { return rows <= kFewRows; }
 
 // Rows of one task: large enough to pay for reading the keys, small enough that every thread gets some.
 int64_t RowsPerTask(const AttentionCall& call, int threads) {
@@ -145,7 +148,7 @@ void RunWave(ThreadPool& pool, Workspace& workspace, const AttentionCall& call, 
   const int64_t floats = RoundUp(std::max(ForwardScratchAvx2(call.shape), FewScratchAvx2(call.shape)), 1024);
   float* scratch = workspace.Get<float>(kScratch, floats * pool.size());
   RunTasks(pool, static_cast<int64_t>(tasks.size()), [&](int worker, int64_t at) {
-    const bool few = tasks[at].row_end - tasks[at].row_begin <= kFewRows && tasks[at].packed == nullptr;
+    const bool few = AreFew(tasks[at].row_end - tasks[at].row_begin) && tasks[at].packed == nullptr;
     (few ? ForwardFewAvx2 : ForwardRowsAvx2)(tasks[at], scratch + worker * floats);
   });
   if (merges.empty()) return;
@@ -172,6 +175,22 @@ void ForwardAvx2(ThreadPool& pool, Workspace& workspace, const AttentionCall& ca
   }
 }
 
+// The kernels from the fastest on. A reason: why it does not take this sequence; empty: it does.
+struct Entry {
+  const char* name;
+  std::string (*reason)(Isa isa, int64_t rows);
+};
+const Entry kEntries[] = {
+    {"few rows avx2",
+     [](Isa isa, int64_t rows) -> std::string {
+       if (isa != Isa::kAvx2) return "the instruction set is not avx2";
+       return AreFew(rows) ? "" : fmt::format("{} rows share a key head, it takes {} at most", rows, kFewRows);
+     }},
+    {"panels avx2",
+     [](Isa isa, int64_t) -> std::string { return isa == Isa::kAvx2 ? "" : "the instruction set is not avx2"; }},
+    {"reference", [](Isa, int64_t) -> std::string { return ""; }},
+};
+
 }  // namespace
 
 void AttentionForward(ThreadPool& pool, Isa isa, Workspace& workspace, const AttentionCall& call,
@@ -179,6 +198,18 @@ void AttentionForward(ThreadPool& pool, Isa isa, Workspace& workspace, const Att
   CheckAttention(call, result);
   if (isa == Isa::kAvx2) return ForwardAvx2(pool, workspace, call, result);
   AttentionForwardReference(pool, call, result);
+}
+
+AttentionChoice ChooseAttention(Isa isa, const AttentionCall& call, const AttentionSequence& sequence) {
+  AttentionChoice choice;
+  const int64_t rows = sequence.query_count * GroupOf(call.shape);
+  for (const Entry& entry : kEntries) {
+    const std::string reason = entry.reason(isa, rows);
+    choice.name = entry.name;
+    if (reason.empty()) break;
+    choice.declined.push_back(fmt::format("{}: {}", entry.name, reason));
+  }
+  return choice;
 }
 
 }  // namespace octavo::kernels

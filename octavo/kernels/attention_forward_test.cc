@@ -242,6 +242,60 @@ TEST(AttentionForward, AnotherOrderOfBlocksWouldShow) {
   EXPECT_FALSE(swapped(0, 16, 16).out == expected.out);  // the super-blocks themselves
 }
 
+TEST(AttentionForward, SaysWhichKernelAndWhyNotAFasterOne) {
+  const AttentionCase problem(With(HeadsOf(4, 2, 16, 16), {{1, 10, -1}, {100, 100, 0}}));
+  const AttentionCall call = problem.call();
+  const AttentionChoice decode = ChooseAttention(Isa::kAvx2, call, call.sequences[0]);
+  EXPECT_EQ(decode.name, "few rows avx2");
+  EXPECT_TRUE(decode.declined.empty());
+  const AttentionChoice prefill = ChooseAttention(Isa::kAvx2, call, call.sequences[1]);
+  EXPECT_EQ(prefill.name, "panels avx2");
+  ASSERT_EQ(prefill.declined.size(), 1u);
+  EXPECT_EQ(prefill.declined[0], "few rows avx2: 200 rows share a key head, it takes 8 at most");
+  const AttentionChoice reference = ChooseAttention(Isa::kReference, call, call.sequences[0]);
+  EXPECT_EQ(reference.name, "reference");
+  EXPECT_EQ(reference.declined.size(), 2u);
+}
+
+std::string ErrorOf(const AttentionCall& call) {
+  ThreadPool pool(1);
+  Workspace workspace;
+  std::vector<float> out(1000);
+  try {
+    AttentionForward(pool, Isa::kReference, workspace, call, {{out.data(), DType::kF32, 64, 16}, nullptr});
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "";
+}
+
+TEST(AttentionForward, RefusesWhatDoesNotFit) {
+  const AttentionCase problem(With(HeadsOf(4, 2, 16, 16), {{3, 10, -1}}));
+  EXPECT_EQ(ErrorOf(problem.call()), "");
+  AttentionCall call = problem.call();
+  call.shape.kv_heads = 3;
+  EXPECT_EQ(ErrorOf(call), "Attention: 4 query heads do not divide over 3 key heads");
+  call = problem.call();
+  call.key.format = Format::kNF4;
+  EXPECT_EQ(ErrorOf(call), "Attention: keys are stored as nf4, which attention cannot read");
+  call = problem.call();
+  call.key.format = Format::kInt8;
+  EXPECT_EQ(ErrorOf(call), "Attention: keys are stored as int8 but have no scales");
+  call = problem.call();
+  call.value.packed = true;
+  EXPECT_EQ(ErrorOf(call), "Attention: values are packed, but stored as float32; only int4 is");
+  call = problem.call();
+  call.value.key_stride = 7;
+  EXPECT_EQ(ErrorOf(call),
+            "Attention: values have strides of 7 bytes (key) and 72 bytes (head) for vectors of 64 bytes");
+  call = problem.call();
+  call.query.dtype = DType::kI8;
+  EXPECT_EQ(ErrorOf(call), "Attention: query must be f32 or bf16, found i8");
+  call = problem.call();
+  call.shape.soft_cap = -1;
+  EXPECT_EQ(ErrorOf(call), "Attention: soft_cap is -1, expected 0 (none) or a positive number");
+}
+
 // These numbers change when any order of summation changes; both compilers and both instruction sets give them.
 TEST(AttentionForward, KnownHash) {
   AttentionShape shape = HeadsOf(4, 2, 40, 24);
