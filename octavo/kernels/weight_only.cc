@@ -117,6 +117,7 @@ bool PlanOffsets(const Groups& groups, const CodeTable& table, int codes, Plan& 
   if (!groups.AllZeroPoints([](float z) { return std::fabs(z) <= 4096 && z == std::nearbyint(z); })) return false;
   const auto stored = [&](int c) { return table.value[c] / plan.unit + plan.offset; };
   if (codes == 256) {
+    if (most > 127) return false;  // the signed column of a block
     plan.packing = Packing::kOffsetByte;
     for (int c = 0; c < 256; ++c) plan.code[c] = static_cast<uint8_t>(stored(c));
   } else if (most + plan.offset <= 15) {
@@ -181,25 +182,33 @@ Plan PlanOf(ThreadPool& pool, const FloatSource& b, const Groups& groups) {
   return plan;
 }
 
-void PackPanel(const FloatSource& b, const Plan& plan, int64_t panel, uint8_t* out) {
-  const int64_t bytes = BlockBytes(plan.packing);
-  std::memset(out, 0, static_cast<size_t>(b.rows * bytes));
+bool IsNibble(Packing packing) {
+  return packing == Packing::kOffsetNibble || packing == Packing::kOffsetLookup || packing == Packing::kNibbleTable;
+}
+
+void PackPanel(const FloatSource& b, const Plan& plan, int64_t panel, int64_t panel_bytes, uint8_t* out) {
+  const int64_t bytes = BlockBytes(plan.packing), steps = BlockSteps(plan.packing);
+  std::memset(out, 0, static_cast<size_t>(panel_bytes));
   const int64_t width = PanelCols(plan.packing), begin = panel * width, end = std::min(begin + width, b.cols);
-  CodePlace place[64];
-  for (int64_t i = 0; i < width; ++i) place[i] = PlaceOf(plan.packing, i);
+  CodePlace place[2][64];
+  for (int64_t i = 0; i < width; ++i) {
+    for (int64_t j = 0; j < steps; ++j) place[j][i] = PlaceOf(plan.packing, i, j);
+  }
   for (int64_t k = 0; k < b.rows; ++k) {
-    uint8_t* block = out + k * bytes;
+    uint8_t* block = out + k / steps * bytes;
     for (int64_t n = begin; n < end; ++n) {
       const uint32_t code = CodeAt(b, k, n);
-      const CodePlace& at = place[n - begin];
+      const CodePlace& at = place[k % steps][n - begin];
       if (plan.packing == Packing::kF32) {
         std::memcpy(block + at.byte, &code, 4);
       } else if (plan.packing == Packing::kBF16 || plan.packing == Packing::kF16) {
         const auto half = static_cast<uint16_t>(code);
         std::memcpy(block + at.byte, &half, 2);
-      } else if (width == 64) {
+      } else if (IsNibble(plan.packing)) {
         const uint32_t nibble = plan.code[code] & 15u;
         block[at.byte] = static_cast<uint8_t>(block[at.byte] | (at.upper ? nibble << 4 : nibble));
+      } else if (plan.packing == Packing::kOffsetByte && n - begin >= 24) {
+        block[at.byte] = static_cast<uint8_t>(plan.code[code] - static_cast<int>(plan.offset));
       } else {
         block[at.byte] = plan.code[code];
       }
@@ -251,7 +260,7 @@ void Check(const FloatSource& b) {
 }
 
 // The decoded code of a panel's byte, without zero point and scale.
-float DecodedCode(const PackedView& view, const uint8_t* at, bool upper) {
+float DecodedCode(const PackedView& view, const uint8_t* at, bool upper, int64_t n) {
   const int nibble = upper ? *at >> 4 : *at & 15;
   float value = 0;
   uint16_t half = 0;
@@ -270,6 +279,7 @@ float DecodedCode(const PackedView& view, const uint8_t* at, bool upper) {
     case Packing::kHalfByte:  // the factor is in the scale, if there is one
       return view.has_scales ? view.table.value[*at] / view.table.half_factor : view.table.value[*at];
     case Packing::kOffsetByte:
+      if (n >= 24) return static_cast<float>(static_cast<int8_t>(*at)) * view.unit;
       return (static_cast<float>(*at) - view.offset) * view.unit;
     case Packing::kOffsetNibble:
       return (static_cast<float>(nibble) - view.offset) * view.unit;
@@ -313,7 +323,7 @@ PackedWeights PackWeights(ThreadPool& pool, const FloatSource& b) {
   auto* codes = static_cast<uint8_t*>(weights.codes_.data());
   pool.ParallelFor(panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
-      PackPanel(b, plan, p, codes + p * view.PanelBytes());
+      PackPanel(b, plan, p, view.PanelBytes(), codes + p * view.PanelBytes());
       if (view.has_scales) {
         PackEntries(view, p, weights.scales_.data(), 1,
                     [&](int64_t g, int64_t n) { return groups.Scale(g, n) * plan.factor; });
@@ -333,9 +343,10 @@ PackedWeights PackWeights(ThreadPool& pool, const FloatSource& b) {
 float ValueAt(const PackedWeights& weights, int64_t k, int64_t n) {
   const PackedView& view = weights.view();
   const int64_t width = PanelCols(view.packing);
-  const CodePlace place = PlaceOf(view.packing, n % width);
-  const uint8_t* block = view.codes + n / width * view.PanelBytes() + k * BlockBytes(view.packing);
-  float value = DecodedCode(view, block + place.byte, place.upper);
+  const int64_t steps = BlockSteps(view.packing);
+  const CodePlace place = PlaceOf(view.packing, n % width, k % steps);
+  const uint8_t* block = view.codes + n / width * view.PanelBytes() + k / steps * BlockBytes(view.packing);
+  float value = DecodedCode(view, block + place.byte, place.upper, n % width);
   if (!view.has_scales) return value;
   if (view.has_zero_points) value -= EntryOf(view, view.zero_points, k, n);
   return value * EntryOf(view, view.scales, k, n);

@@ -25,9 +25,9 @@ struct CodecF32 {
   static constexpr Packing kPacking = Packing::kF32;
   explicit CodecF32(const PackedView&) {}
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
-    use(Constant<0>(), _mm256_loadu_ps(reinterpret_cast<const float*>(at)));
-    use(Constant<1>(), _mm256_loadu_ps(reinterpret_cast<const float*>(at) + 8));
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    use(Constant<0>(), Constant<0>(), _mm256_loadu_ps(reinterpret_cast<const float*>(at)));
+    use(Constant<0>(), Constant<1>(), _mm256_loadu_ps(reinterpret_cast<const float*>(at) + 8));
   }
 };
 
@@ -36,9 +36,9 @@ struct CodecBF16 {
   explicit CodecBF16(const PackedView&) {}
   static __m256 Wide(__m128i codes) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16)); }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
-    use(Constant<0>(), Wide(_mm_loadu_si128(Halves(at))));
-    use(Constant<1>(), Wide(_mm_loadu_si128(Halves(at) + 1)));
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    use(Constant<0>(), Constant<0>(), Wide(_mm_loadu_si128(Halves(at))));
+    use(Constant<0>(), Constant<1>(), Wide(_mm_loadu_si128(Halves(at) + 1)));
   }
 };
 
@@ -46,9 +46,9 @@ struct CodecF16 {
   static constexpr Packing kPacking = Packing::kF16;
   explicit CodecF16(const PackedView&) {}
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
-    use(Constant<0>(), _mm256_cvtph_ps(_mm_loadu_si128(Halves(at))));
-    use(Constant<1>(), _mm256_cvtph_ps(_mm_loadu_si128(Halves(at) + 1)));
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    use(Constant<0>(), Constant<0>(), _mm256_cvtph_ps(_mm_loadu_si128(Halves(at))));
+    use(Constant<0>(), Constant<1>(), _mm256_cvtph_ps(_mm_loadu_si128(Halves(at) + 1)));
   }
 };
 
@@ -56,11 +56,11 @@ struct CodecTableByte {
   static constexpr Packing kPacking = Packing::kTableByte;
   explicit CodecTableByte(const PackedView& view) : values(view.table.value) {}
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
     alignas(32) float decoded[16];
     for (int i = 0; i < 16; ++i) decoded[i] = values[at[i]];
-    use(Constant<0>(), _mm256_load_ps(decoded));
-    use(Constant<1>(), _mm256_load_ps(decoded + 8));
+    use(Constant<0>(), Constant<0>(), _mm256_load_ps(decoded));
+    use(Constant<0>(), Constant<1>(), _mm256_load_ps(decoded + 8));
   }
   const float* values;
 };
@@ -81,61 +81,69 @@ struct CodecHalfByte {
     return has_factor ? _mm256_mul_ps(value, factor) : value;
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
     const __m256i codes = _mm256_loadu_si256(Vectors(at));
     alignas(32) __m128i half[4];
     _mm256_store_si256(reinterpret_cast<__m256i*>(half),
                        _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(codes, 8), kSlide), keep));
     _mm256_store_si256(reinterpret_cast<__m256i*>(half + 2), _mm256_and_si256(_mm256_srai_epi16(codes, kSlide), keep));
-    use(Constant<0>(), Float(half[0]));
-    use(Constant<1>(), Float(half[1]));
-    use(Constant<2>(), Float(half[2]));
-    use(Constant<3>(), Float(half[3]));
+    use(Constant<0>(), Constant<0>(), Float(half[0]));
+    use(Constant<0>(), Constant<1>(), Float(half[1]));
+    use(Constant<0>(), Constant<2>(), Float(half[2]));
+    use(Constant<0>(), Constant<3>(), Float(half[3]));
   }
   __m256i keep;
   __m256 factor;
   bool has_factor;
 };
 
-// Codes of the offset packings come out as whole numbers, those of odd vectors times kOddFactor: they are masked in the
-// place where they are, not shifted down. The scales make up for it.
+// Codes of the offset packings come out as whole numbers times kFactor to the power of v: they are masked in the place
+// where they are, not shifted down, since shifts share a pipe with the multiplies. The scales make up for it.
+struct alignas(32) LoopConstants {
+  __m256i mask[4];  // of columns 8 v … 8 v + 7
+  __m256i nibble, table;
+};
+
 struct CodecOffsetByte {
   static constexpr Packing kPacking = Packing::kOffsetByte;
-  static constexpr float kOddFactor = 256;
-  explicit CodecOffsetByte(const PackedView&) : even(_mm256_set1_epi32(0xff)), odd(_mm256_set1_epi32(0xff00)) {}
-  template <int kFirst, typename Use>
-  OCTAVO_INLINE void Bytes(__m256i bytes, const Use& use) const {
-    use(Constant<kFirst>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, even)));
-    use(Constant<kFirst + 1>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, odd)));
-    const __m256i rest = _mm256_srli_epi32(bytes, 16);
-    use(Constant<kFirst + 2>(), _mm256_cvtepi32_ps(_mm256_and_si256(rest, even)));
-    use(Constant<kFirst + 3>(), _mm256_cvtepi32_ps(_mm256_and_si256(rest, odd)));
+  static constexpr float kFactor = 256;
+  explicit CodecOffsetByte(const PackedView&) {
+    for (int v = 0; v < 4; ++v) constants.mask[v] = _mm256_set1_epi32(static_cast<int32_t>(0xffu << (8 * v)));
+  }
+  template <int kStep, typename Use>
+  OCTAVO_INLINE void Bytes(__m256i bytes, Use use) const {
+    use(Constant<kStep>(), Constant<0>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, constants.mask[0])));
+    use(Constant<kStep>(), Constant<1>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, constants.mask[1])));
+    use(Constant<kStep>(), Constant<2>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, constants.mask[2])));
+    use(Constant<kStep>(), Constant<3>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, constants.mask[3])));
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
     Bytes<0>(_mm256_loadu_si256(Vectors(at)), use);
   }
-  __m256i even, odd;
+  LoopConstants constants{};
 };
 
 struct CodecOffsetNibble {
   static constexpr Packing kPacking = Packing::kOffsetNibble;
-  static constexpr float kOddFactor = 16;
-  explicit CodecOffsetNibble(const PackedView&) : even(_mm256_set1_epi32(0x0f)), odd(_mm256_set1_epi32(0xf0)) {}
-  template <int kFirst, typename Use>
-  OCTAVO_INLINE void Pair(__m256i codes, const Use& use) const {
-    use(Constant<kFirst>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, even)));
-    use(Constant<kFirst + 1>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, odd)));
+  static constexpr float kFactor = 16;
+  explicit CodecOffsetNibble(const PackedView&) {
+    for (int v = 0; v < 4; ++v) constants.mask[v] = _mm256_set1_epi32(0xf << (4 * v));
+  }
+  template <int kStep, typename Use>
+  OCTAVO_INLINE void Nibbles(__m256i codes, Use use) const {
+    use(Constant<kStep>(), Constant<0>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, constants.mask[0])));
+    use(Constant<kStep>(), Constant<1>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, constants.mask[1])));
+    use(Constant<kStep>(), Constant<2>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, constants.mask[2])));
+    use(Constant<kStep>(), Constant<3>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, constants.mask[3])));
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
     const __m256i codes = _mm256_loadu_si256(Vectors(at));
-    Pair<0>(codes, use);
-    Pair<2>(_mm256_srli_epi32(codes, 8), use);
-    Pair<4>(_mm256_srli_epi32(codes, 16), use);
-    Pair<6>(_mm256_srli_epi32(codes, 24), use);
+    Nibbles<0>(codes, use);
+    Nibbles<1>(_mm256_srli_epi32(codes, 16), use);
   }
-  __m256i even, odd;
+  LoopConstants constants{};
 };
 
 // Byte `byte` of the sixteen values, for vpshufb.
@@ -149,22 +157,20 @@ inline __m256i BytePlane(const CodeTable& table, int byte) {
   return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(plane)));
 }
 
-struct CodecOffsetLookup {
+struct CodecOffsetLookup : CodecOffsetByte {
   static constexpr Packing kPacking = Packing::kOffsetLookup;
-  static constexpr float kOddFactor = 256;
-  explicit CodecOffsetLookup(const PackedView& view) : bytes(view), nibble(_mm256_set1_epi8(15)) {
+  explicit CodecOffsetLookup(const PackedView& view) : CodecOffsetByte(view) {
     alignas(16) uint8_t small[16];
     for (int c = 0; c < 16; ++c) small[c] = static_cast<uint8_t>(view.table.value[c]);
-    table = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(small)));
+    constants.table = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(small)));
+    constants.nibble = _mm256_set1_epi8(15);
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
-    const __m256i codes = _mm256_loadu_si256(Vectors(at));
-    bytes.Bytes<0>(_mm256_shuffle_epi8(table, _mm256_and_si256(codes, nibble)), use);
-    bytes.Bytes<4>(_mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble)), use);
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+    const __m256i codes = _mm256_loadu_si256(Vectors(at)), nibble = constants.nibble;
+    Bytes<0>(_mm256_shuffle_epi8(constants.table, _mm256_and_si256(codes, nibble)), use);
+    Bytes<1>(_mm256_shuffle_epi8(constants.table, _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble)), use);
   }
-  CodecOffsetByte bytes;
-  __m256i table, nibble;
 };
 
 // Any sixteen values: four lookups, one per byte.
@@ -174,19 +180,19 @@ struct CodecNibbleTable {
     for (int b = 0; b < 4; ++b) plane[b] = BytePlane(view.table, b);
   }
   template <int kFirst, typename Use>
-  OCTAVO_INLINE void Words(__m256i low, __m256i high, const Use& use) const {
-    use(Constant<kFirst>(), _mm256_castsi256_ps(_mm256_unpacklo_epi16(low, high)));
-    use(Constant<kFirst + 1>(), _mm256_castsi256_ps(_mm256_unpackhi_epi16(low, high)));
+  OCTAVO_INLINE void Words(__m256i low, __m256i high, Use use) const {
+    use(Constant<0>(), Constant<kFirst>(), _mm256_castsi256_ps(_mm256_unpacklo_epi16(low, high)));
+    use(Constant<0>(), Constant<kFirst + 1>(), _mm256_castsi256_ps(_mm256_unpackhi_epi16(low, high)));
   }
   template <int kFirst, typename Use>
-  OCTAVO_INLINE void Codes(__m256i codes, const Use& use) const {
+  OCTAVO_INLINE void Codes(__m256i codes, Use use) const {
     const __m256i b0 = _mm256_shuffle_epi8(plane[0], codes), b1 = _mm256_shuffle_epi8(plane[1], codes);
     const __m256i b2 = _mm256_shuffle_epi8(plane[2], codes), b3 = _mm256_shuffle_epi8(plane[3], codes);
     Words<kFirst>(_mm256_unpacklo_epi8(b0, b1), _mm256_unpacklo_epi8(b2, b3), use);
     Words<kFirst + 2>(_mm256_unpackhi_epi8(b0, b1), _mm256_unpackhi_epi8(b2, b3), use);
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
     const __m256i codes = _mm256_loadu_si256(Vectors(at));
     Codes<0>(_mm256_and_si256(codes, nibble), use);
     Codes<4>(_mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble), use);
@@ -197,7 +203,7 @@ struct CodecNibbleTable {
 // True for the packings whose codes carry an offset.
 template <typename Codec>
 inline constexpr bool kHasOffset = requires {
-  Codec::kOddFactor;
+  Codec::kFactor;
 };
 
 // Scales or zero points of one group of one panel: `count` vectors.
@@ -223,16 +229,21 @@ inline void LoadScales(const PackedView& view, int64_t panel, int64_t group, __m
   LoadEntries(view, view.scales, panel, group, kVectors, scale);
   if constexpr (kZeroPoints) LoadEntries(view, view.zero_points, panel, group, kVectors, shift);
   if constexpr (kHasOffset<Codec>) {
-    const __m256 unit = _mm256_set1_ps(view.unit), offset = _mm256_set1_ps(view.offset);
-    const __m256 odd = _mm256_set1_ps(Codec::kOddFactor), inverse = _mm256_set1_ps(1 / Codec::kOddFactor);
-    for (int v = 0; v < kVectors; ++v) {
+    const __m256 unit = _mm256_set1_ps(view.unit);
+    float factor = 1;
+    for (int v = 0; v < kVectors; ++v, factor *= Codec::kFactor) {
+      // The last column of a byte block has no offset.
+      const bool has_offset = Codec::kPacking != Packing::kOffsetByte || v < 3;
+      const __m256 offset = _mm256_set1_ps(has_offset ? view.offset : 0.0f);
       if constexpr (kZeroPoints) {
-        shift[v] = _mm256_add_ps(_mm256_div_ps(shift[v], unit), offset);
-        if (v % 2 == 1) shift[v] = _mm256_mul_ps(shift[v], odd);
+        scale[v] = _mm256_mul_ps(scale[v], unit);
+        const __m256 zero = _mm256_add_ps(_mm256_div_ps(shift[v], unit), offset);
+        shift[v] = _mm256_mul_ps(zero, _mm256_set1_ps(factor));
+        scale[v] = _mm256_mul_ps(scale[v], _mm256_set1_ps(1 / factor));
+      } else {
+        shift[v] = _mm256_mul_ps(scale[v], _mm256_set1_ps(has_offset ? -view.offset * view.unit : -0.0f));
+        scale[v] = _mm256_mul_ps(scale[v], _mm256_set1_ps(view.unit / factor));
       }
-      scale[v] = _mm256_mul_ps(scale[v], unit);
-      if constexpr (!kZeroPoints) shift[v] = _mm256_mul_ps(_mm256_sub_ps(_mm256_setzero_ps(), offset), scale[v]);
-      if (v % 2 == 1) scale[v] = _mm256_mul_ps(scale[v], inverse);
     }
   }
 }

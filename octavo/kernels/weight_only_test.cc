@@ -78,7 +78,7 @@ TEST(PackWeights, NarrowestPackingThatLosesNothing) {
   EXPECT_EQ(packing(Format::kF4E2M1FN), Packing::kOffsetLookup);
   EXPECT_EQ(packing(Format::kNF4), Packing::kNibbleTable);
   EXPECT_EQ(packing(Format::kInt8), Packing::kOffsetByte);
-  EXPECT_EQ(packing(Format::kUint8), Packing::kOffsetByte);
+  EXPECT_EQ(packing(Format::kUint8), Packing::kTableByte);
   EXPECT_EQ(packing(Format::kInt6), Packing::kOffsetByte);
   EXPECT_EQ(packing(Format::kF8E4M3FN), Packing::kHalfByte);
   EXPECT_EQ(packing(Format::kF8E5M2), Packing::kHalfByte);
