@@ -25,7 +25,7 @@ struct CodecF32 {
   static constexpr Packing kPacking = Packing::kF32;
   explicit CodecF32(const PackedView&) {}
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
     use(Constant<0>(), Constant<0>(), _mm256_loadu_ps(reinterpret_cast<const float*>(at)));
     use(Constant<0>(), Constant<1>(), _mm256_loadu_ps(reinterpret_cast<const float*>(at) + 8));
   }
@@ -36,7 +36,7 @@ struct CodecBF16 {
   explicit CodecBF16(const PackedView&) {}
   static __m256 Wide(__m128i codes) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16)); }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
     use(Constant<0>(), Constant<0>(), Wide(_mm_loadu_si128(Halves(at))));
     use(Constant<0>(), Constant<1>(), Wide(_mm_loadu_si128(Halves(at) + 1)));
   }
@@ -46,7 +46,7 @@ struct CodecF16 {
   static constexpr Packing kPacking = Packing::kF16;
   explicit CodecF16(const PackedView&) {}
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
     use(Constant<0>(), Constant<0>(), _mm256_cvtph_ps(_mm_loadu_si128(Halves(at))));
     use(Constant<0>(), Constant<1>(), _mm256_cvtph_ps(_mm_loadu_si128(Halves(at) + 1)));
   }
@@ -56,7 +56,7 @@ struct CodecTableByte {
   static constexpr Packing kPacking = Packing::kTableByte;
   explicit CodecTableByte(const PackedView& view) : values(view.table.value) {}
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
     alignas(32) float decoded[16];
     for (int i = 0; i < 16; ++i) decoded[i] = values[at[i]];
     use(Constant<0>(), Constant<0>(), _mm256_load_ps(decoded));
@@ -81,7 +81,7 @@ struct CodecHalfByte {
     return has_factor ? _mm256_mul_ps(value, factor) : value;
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
     const __m256i codes = _mm256_loadu_si256(Vectors(at));
     alignas(32) __m128i half[4];
     _mm256_store_si256(reinterpret_cast<__m256i*>(half),
@@ -111,14 +111,14 @@ struct CodecOffsetByte {
     for (int v = 0; v < 4; ++v) constants.mask[v] = _mm256_set1_epi32(static_cast<int32_t>(0xffu << (8 * v)));
   }
   template <int kStep, typename Use>
-  OCTAVO_INLINE void Bytes(__m256i bytes, Use use) const {
+  OCTAVO_INLINE void Bytes(__m256i bytes, const Use& use) const {
     use(Constant<kStep>(), Constant<0>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, constants.mask[0])));
     use(Constant<kStep>(), Constant<1>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, constants.mask[1])));
     use(Constant<kStep>(), Constant<2>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, constants.mask[2])));
     use(Constant<kStep>(), Constant<3>(), _mm256_cvtepi32_ps(_mm256_and_si256(bytes, constants.mask[3])));
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
     Bytes<0>(_mm256_loadu_si256(Vectors(at)), use);
   }
   LoopConstants constants{};
@@ -131,14 +131,14 @@ struct CodecOffsetNibble {
     for (int v = 0; v < 4; ++v) constants.mask[v] = _mm256_set1_epi32(0xf << (4 * v));
   }
   template <int kStep, typename Use>
-  OCTAVO_INLINE void Nibbles(__m256i codes, Use use) const {
+  OCTAVO_INLINE void Nibbles(__m256i codes, const Use& use) const {
     use(Constant<kStep>(), Constant<0>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, constants.mask[0])));
     use(Constant<kStep>(), Constant<1>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, constants.mask[1])));
     use(Constant<kStep>(), Constant<2>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, constants.mask[2])));
     use(Constant<kStep>(), Constant<3>(), _mm256_cvtepi32_ps(_mm256_and_si256(codes, constants.mask[3])));
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
     const __m256i codes = _mm256_loadu_si256(Vectors(at));
     Nibbles<0>(codes, use);
     Nibbles<1>(_mm256_srli_epi32(codes, 16), use);
@@ -166,7 +166,7 @@ struct CodecOffsetLookup : CodecOffsetByte {
     constants.nibble = _mm256_set1_epi8(15);
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
     const __m256i codes = _mm256_loadu_si256(Vectors(at)), nibble = constants.nibble;
     Bytes<0>(_mm256_shuffle_epi8(constants.table, _mm256_and_si256(codes, nibble)), use);
     Bytes<1>(_mm256_shuffle_epi8(constants.table, _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble)), use);
@@ -180,19 +180,19 @@ struct CodecNibbleTable {
     for (int b = 0; b < 4; ++b) plane[b] = BytePlane(view.table, b);
   }
   template <int kFirst, typename Use>
-  OCTAVO_INLINE void Words(__m256i low, __m256i high, Use use) const {
+  OCTAVO_INLINE void Words(__m256i low, __m256i high, const Use& use) const {
     use(Constant<0>(), Constant<kFirst>(), _mm256_castsi256_ps(_mm256_unpacklo_epi16(low, high)));
     use(Constant<0>(), Constant<kFirst + 1>(), _mm256_castsi256_ps(_mm256_unpackhi_epi16(low, high)));
   }
   template <int kFirst, typename Use>
-  OCTAVO_INLINE void Codes(__m256i codes, Use use) const {
+  OCTAVO_INLINE void Codes(__m256i codes, const Use& use) const {
     const __m256i b0 = _mm256_shuffle_epi8(plane[0], codes), b1 = _mm256_shuffle_epi8(plane[1], codes);
     const __m256i b2 = _mm256_shuffle_epi8(plane[2], codes), b3 = _mm256_shuffle_epi8(plane[3], codes);
     Words<kFirst>(_mm256_unpacklo_epi8(b0, b1), _mm256_unpacklo_epi8(b2, b3), use);
     Words<kFirst + 2>(_mm256_unpackhi_epi8(b0, b1), _mm256_unpackhi_epi8(b2, b3), use);
   }
   template <typename Use>
-  OCTAVO_INLINE void Decode(const uint8_t* at, Use use) const {
+  OCTAVO_INLINE void Decode(const uint8_t* at, const Use& use) const {
     const __m256i codes = _mm256_loadu_si256(Vectors(at));
     Codes<0>(_mm256_and_si256(codes, nibble), use);
     Codes<4>(_mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble), use);
