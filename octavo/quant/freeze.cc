@@ -11,12 +11,16 @@ const std::vector<int>& WeightContract(const SitePlan& site) {
   return site.weight_is_lhs ? site.dims.lhs_contract : site.dims.rhs_contract;
 }
 
-QArray FreezeQwix(const Run& run, const SitePlan& site, const QwixTreatment& treatment, const Tensor& weight) {
+QArray FreezeQwix(const Run& run, const SitePlan& site, const QwixTreatment& treatment, const Tensor& weight,
+                  const ops::StateStore* state) {
   const DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, !site.weight_is_lhs);
   const auto how =
       site.weight_is_lhs ? LeftHow(config, weight.shape(), site.dims) : RightHow(config, weight.shape(), site.dims);
   Tensor kept = weight;
-  if (config.rhs_sparsity && !site.weight_is_lhs) kept = Pruned(weight, SparsityMask(weight, *config.rhs_sparsity));
+  if (config.rhs_sparsity && !site.weight_is_lhs) {
+    const Tensor mask = ScheduledMask(state, site.site, treatment, weight);
+    kept = Pruned(weight, mask.defined() ? mask : SparsityMask(weight, *config.rhs_sparsity));
+  }
   return Quantize(kept, *how, nullptr, run.arithmetic);
 }
 
@@ -65,7 +69,8 @@ QArray Freeze(const Run& run, const SitePlan& site, const Tensor& weight, const 
   if (const auto* grouped = std::get_if<GroupedTreatment>(&*site.treatment))
     return FreezeGrouped(run, site, *grouped, weight);
   if (ragged) return FreezeRagged(run, site, weight);
-  if (const auto* qwix = std::get_if<QwixTreatment>(&*site.treatment)) return FreezeQwix(run, site, *qwix, weight);
+  if (const auto* qwix = std::get_if<QwixTreatment>(&*site.treatment))
+    return FreezeQwix(run, site, *qwix, weight, state);
   if (const auto* aqt = std::get_if<AqtTreatment>(&*site.treatment)) {
     const DotDims dims = site.weight_is_lhs ? Swapped(site.lhs, site.rhs, site.dims).dims : site.dims;
     return AqtFreeze(run, weight, dims, ConfigOf(*aqt));

@@ -119,6 +119,17 @@ void AdvanceDelayed(const SitePlan& site, const DelayedTreatment& treatment, con
   }
 }
 
+// The mask that was used stays until it is renewed; steps are counted where a mask was used.
+void AdvanceSparsity(const SitePlan& site, const ops::UpdateSink& observed, ops::StateStore& state) {
+  const auto at = observed.observations().find(StateName(site.site, "sparsity_mask"));
+  if (at == observed.observations().end()) return;
+  const std::string name = StateName(site.site, "sparsity_step");
+  const Tensor before = state.Find(name);
+  const float step = before.defined() ? before.ToVector<float>()[0] : 0.0f;
+  state.Set(name, Tensor::FromValues<float>({1}, DType::kF32, std::vector<float>{step + 1.0f}));
+  state.Set(StateName(site.site, "sparsity_mask"), at->second);
+}
+
 }  // namespace
 
 void AdvanceState(const Plan& plan, const ops::UpdateSink& observed, ops::StateStore& state) {
@@ -126,8 +137,9 @@ void AdvanceState(const Plan& plan, const ops::UpdateSink& observed, ops::StateS
     if (!site.treatment) continue;
     if (const auto* delayed = std::get_if<DelayedTreatment>(&*site.treatment)) {
       AdvanceDelayed(site, *delayed, observed, state);
-    } else if (const auto* qwix = std::get_if<QwixTreatment>(&*site.treatment);
-               qwix != nullptr && qwix->static_activation) {
+    } else if (const auto* qwix = std::get_if<QwixTreatment>(&*site.treatment)) {
+      AdvanceSparsity(site, observed, state);
+      if (!qwix->static_activation) continue;
       AdvanceAverage(AveragePrefix(site.site, site.weight_is_lhs ? "rhs" : "lhs"), observed, state);
     }
   }

@@ -51,6 +51,12 @@ struct SwappedDot {
 };
 SwappedDot Swapped(const Shape& lhs, const Shape& rhs, const DotDims& dims);
 
+// The mask that a scheduled n:m rule prunes its weight with at this step, from the named state "sparsity_step" and
+// "sparsity_mask". Undefined without a rule of that kind, and without a state: then the dot masks by itself.
+Tensor ScheduledMask(const ops::StateStore* state, const ops::Site& site, const QwixTreatment& treatment,
+                     const Tensor& weight);
+Tensor MaskAsFloats(const Tensor& mask);
+
 // Names of a delayed site's state: "decoder/layers_0/mlp/wi_0/dot_general0/input_scale", ….
 std::string StateName(const ops::Site& site, std::string_view what);
 Fp8DotState LoadFp8State(const ops::StateStore* state, const ops::Site& site, int history);

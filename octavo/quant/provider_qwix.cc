@@ -27,12 +27,20 @@ std::vector<int64_t> Sizes(const Tensor& group_sizes) {
 ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
   const SitePlan& site = call.site;
   const bool rhs_is_weight = !site.weight.empty() && !site.weight_is_lhs;
-  const DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, rhs_is_weight);
+  DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, rhs_is_weight);
   const Run run = call.provider.RunIn(call.context, site);
   if (call.lhs.quantized() || call.rhs.quantized()) {
     const DotOperand lhs = ServingOperand(run, call.lhs, LeftHow(config, call.lhs.shape(), site.dims));
     const DotOperand rhs = ServingOperand(run, call.rhs, RightHow(config, call.rhs.shape(), site.dims));
     return ops::Var(DotGeneral(run, lhs, rhs, site.dims));
+  }
+  Tensor weight = call.rhs.tensor();
+  const Tensor mask = rhs_is_weight ? ScheduledMask(call.context.state, site.site, treatment, weight) : Tensor();
+  if (mask.defined()) {
+    config.rhs_sparsity.reset();
+    if (call.context.updates != nullptr)
+      call.context.updates->Observe(StateName(site.site, "sparsity_mask"), MaskAsFloats(mask));
+    weight = Pruned(weight, mask);
   }
   GivenRanges ranges;
   std::optional<CalibrationRange> average;
@@ -45,14 +53,16 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
                            treatment.activation_batch_axes);
     (lhs ? ranges.lhs : ranges.rhs) = &*average;
   }
-  DotQtForward forward = DotGeneralQt(run, call.lhs.tensor(), call.rhs.tensor(), site.dims, config, ranges);
+  DotQtForward forward = DotGeneralQt(run, call.lhs.tensor(), weight, site.dims, config, ranges);
   if (call.context.tape == nullptr) return ops::Var(std::move(forward.out));
   const RngKey key = NoiseKey(call.context, site.site);
   return call.context.tape->Record(std::move(forward.out), {call.lhs.node, call.rhs.node},
-                                   [provider = &call.provider, &site, config, key,
+                                   [provider = &call.provider, &site, config, key, mask,
                                     residuals = std::move(forward.residuals)](ops::Context& back, const Tensor& grad) {
                                      DotQtGradients grads = DotGeneralQtBackward(provider->RunIn(back, site), residuals,
                                                                                  config, grad, key);
+                                     // A pruned weight gets no gradient.
+                                     if (mask.defined()) grads.rhs = Pruned(grads.rhs, mask);
                                      return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
                                    });
 }

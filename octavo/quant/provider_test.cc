@@ -254,6 +254,44 @@ TEST(Provider, StaticRangesAreTheMeanOfWhatWasSeen) {
   EXPECT_EQ(state.values().size(), 4u);
 }
 
+TEST(Provider, SparsityFollowsItsSchedule) {
+  const TestModel model;
+  const Plan plan = PlanFor(
+      model,
+      Rules("- {module_path: '.*/wi_0', weight_qtype: int8, act_qtype: int8, bwd_qtype: int8, weight_sparsity_n: 2, "
+            "weight_sparsity_m: 4, weight_sparsity_start_step: 1, weight_sparsity_update_step: 2}"));
+  Machine machine;
+  Provider provider(plan);
+  ops::StateStore state;
+  std::vector<Tensor> masks;
+  for (uint64_t step = 0; step < 4; ++step) {
+    TestModel now = model;
+    now.up[0].value = RandomTensor({kWidth, TestModel::kHidden}, 70 + step, 0.1f);  // the weights move on
+    ops::UpdateSink sink;
+    ops::Tape tape;
+    machine.context.interceptor = &provider;
+    machine.context.state = &state;
+    machine.context.updates = &sink;
+    machine.context.tape = &tape;
+    tape.Run(machine.context, now.Run(machine.context, tape.Leaf(Input())), OutputGrad());
+    machine.context.tape = nullptr;
+    AdvanceState(plan, sink, state);
+    masks.push_back(state.Find("decoder/layers_0/mlp/wi_0/dot_general0/sparsity_mask"));
+    ASSERT_TRUE(masks.back().defined());
+    const std::vector<float> keep = masks.back().ToVector<float>(), grad = tape.Grad(now.up[0]).ToVector<float>();
+    double kept = 0;
+    for (size_t i = 0; i < keep.size(); ++i) {
+      kept += keep[i];
+      if (keep[i] == 0) {
+        ASSERT_EQ(grad[i], 0.0f);
+      }
+    }
+    EXPECT_EQ(kept, static_cast<double>(keep.size()) / (step == 0 ? 1 : 2));
+  }
+  EXPECT_TRUE(BitEqual(masks[1], masks[2]));
+  EXPECT_FALSE(BitEqual(masks[2], masks[3]));
+}
+
 TEST(Provider, ASiteOutsideThePlanIsAnError) {
   const TestModel model;
   const Plan plan = PlanFor(model, Rules("- {module_path: '.*/wo', weight_qtype: int8}"));
