@@ -290,7 +290,7 @@ inline void RunPlainTile(const IntBlock& block, const TilePlace& at, const uint8
   }
   epilogue.ClearPlain(at.rows);
   if (fused) {
-    Micro::RunScaled(at.rows, a, b, tiles, block.row_add + at.row * tiles, epilogue.ColScales(at.n),
+    Micro::RunScaled(at.rows, a, b, tiles, units, block.row_add + at.row * tiles, epilogue.ColScales(at.n),
                      epilogue.col_tile_stride(), scratch);
   } else {
     for (int64_t tile = 0; tile < tiles; ++tile) {

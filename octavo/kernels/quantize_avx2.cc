@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cstring>
-#include <type_traits>
 
 #include "octavo/kernels/quantize_tile.h"
 
@@ -40,36 +39,41 @@ struct BF16 {
   static __m256 Round(__m256 x) { return RoundBF16(x); }
 };
 
-// Which of the optional steps a rectangle has: fixed before the loops, so that they have no branches.
+// Which of the optional steps a rectangle has: fixed before the loops, so that they have no branches (but the one
+// between multiplication and division, which is always taken the same way).
 enum class Pre { kNone, kRow, kColumn };
-template <typename Type_, Pre kPre_, bool kPerColumn_, bool kDivide_, bool kMore_>
+enum class Care { kTame, kClamp, kMore };  // see QuantizeTile::tame; clamp and NaN; also zero points or noise
+template <typename Type_, Pre kPre_, bool kPerColumn_, Care kCare_>
 struct Mode {
   using Type = Type_;
   static constexpr Pre kPre = kPre_;
-  static constexpr bool kPerColumn = kPerColumn_, kDivide = kDivide_;
-  static constexpr bool kMore = kMore_;  // zero points or noise
+  static constexpr bool kPerColumn = kPerColumn_;
+  static constexpr Care kCare = kCare_;
 };
 
-// Calls use(Mode<…>{}) for the mode of a rectangle.
+// Calls use(Mode<…>{}) for the values of a rectangle, before there are codes.
 template <typename Use>
-void WithMode(const QuantizeTile& t, const Use& use) {
-  const auto more = [&]<typename Type, Pre kPre, bool kPerColumn, bool kDivide>() {
-    t.zero != nullptr || t.noise != nullptr ? use(Mode<Type, kPre, kPerColumn, kDivide, true>{})
-                                            : use(Mode<Type, kPre, kPerColumn, kDivide, false>{});
-  };
-  const auto divide = [&]<typename Type, Pre kPre, bool kPerColumn>() {
-    t.divide ? more.template operator()<Type, kPre, kPerColumn, true>()
-             : more.template operator()<Type, kPre, kPerColumn, false>();
-  };
-  const auto per_column = [&]<typename Type, Pre kPre>() {
-    t.per_column ? divide.template operator()<Type, kPre, true>() : divide.template operator()<Type, kPre, false>();
-  };
+void WithValueMode(const QuantizeTile& t, const Use& use) {
   const auto pre = [&]<typename Type>() {
-    if (t.pre_row != nullptr) return per_column.template operator()<Type, Pre::kRow>();
-    if (t.pre_col != nullptr) return per_column.template operator()<Type, Pre::kColumn>();
-    per_column.template operator()<Type, Pre::kNone>();
+    if (t.pre_row != nullptr) return use(Mode<Type, Pre::kRow, false, Care::kTame>{});
+    if (t.pre_col != nullptr) return use(Mode<Type, Pre::kColumn, false, Care::kTame>{});
+    use(Mode<Type, Pre::kNone, false, Care::kTame>{});
   };
   t.bf16 != nullptr ? pre.template operator()<BF16>() : pre.template operator()<F32>();
+}
+
+// The same for the codes.
+template <typename Use>
+void WithCodeMode(const QuantizeTile& t, const Use& use) {
+  WithValueMode(t, [&]<typename M>(M) {
+    const auto care = [&]<bool kPerColumn>() {
+      using Type = typename M::Type;
+      if (t.zero != nullptr || t.noise != nullptr) return use(Mode<Type, M::kPre, kPerColumn, Care::kMore>{});
+      if (t.tame) return use(Mode<Type, M::kPre, kPerColumn, Care::kTame>{});
+      use(Mode<Type, M::kPre, kPerColumn, Care::kClamp>{});
+    };
+    t.per_column ? care.template operator()<true>() : care.template operator()<false>();
+  });
 }
 
 // 32 values of a row and what belongs to their columns.
@@ -169,8 +173,9 @@ inline __m256i Codes8(const QuantizeTile& t, const Run<M>& run, __m256 low, __m2
   using Type = typename M::Type;
   const __m256 x = Element(run, i);
   const __m256 factor = M::kPerColumn ? _mm256_loadu_ps(run.factor + i) : _mm256_broadcast_ss(run.factor);
-  __m256 q = Type::Round(M::kDivide ? _mm256_div_ps(x, factor) : _mm256_mul_ps(x, factor));
-  if constexpr (M::kMore) {
+  __m256 q = Type::Round(t.divide ? _mm256_div_ps(x, factor) : _mm256_mul_ps(x, factor));
+  if constexpr (M::kCare == Care::kTame) return _mm256_cvtps_epi32(q);
+  if constexpr (M::kCare == Care::kMore) {
     if (run.zero != nullptr) {
       q = Type::Round(_mm256_add_ps(q, M::kPerColumn ? _mm256_loadu_ps(run.zero + i) : _mm256_broadcast_ss(run.zero)));
     }
@@ -208,23 +213,6 @@ void QuantizeRow(const QuantizeTile& t, int64_t r, int64_t begin, int64_t end) {
     alignas(32) int8_t codes[kStep];
     _mm256_store_si256(reinterpret_cast<__m256i*>(codes), Codes32(t, run, low, high));
     for (int64_t i = 0; i < count; ++i) to[(c + i) * t.codes_col_stride] = codes[i];
-  }
-}
-
-template <typename M>
-void QuantizeRowBlocks(const QuantizeTile& tile, const QuantizeSpec& spec, int64_t width, float* scale,
-                       int64_t row_step, int64_t step) {
-  constexpr bool kBF16 = std::is_same_v<typename M::Type, BF16>;
-  QuantizeTile t = tile;
-  for (int64_t r = 0; r < t.rows; ++r) {
-    for (int64_t begin = 0, block = 0; begin < t.cols; begin += width, ++block) {
-      const int64_t end = begin + width < t.cols ? begin + width : t.cols;
-      const float one = ScaleFromAbsMax(spec, kBF16, std::bit_cast<float>(AbsMaxRow<M>(t, r, begin, end)));
-      const float factor = CodeFactor(spec, kBF16, one);
-      scale[r * row_step + block * step] = one;
-      t.factor = &factor;
-      QuantizeRow<M>(t, r, begin, end);
-    }
   }
 }
 
@@ -288,7 +276,7 @@ void DequantizeTileAvx2(const DequantizeTile& t) {
 
 uint32_t AbsMaxTileAvx2(const QuantizeTile& tile) {
   uint32_t best = 0;
-  WithMode(tile, [&]<typename M>(M) {
+  WithValueMode(tile, [&]<typename M>(M) {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const uint32_t row = AbsMaxRow<M>(tile, r, 0, tile.cols);
       best = row > best ? row : best;
@@ -298,18 +286,32 @@ uint32_t AbsMaxTileAvx2(const QuantizeTile& tile) {
 }
 
 void AbsMaxColumnsAvx2(const QuantizeTile& tile, uint32_t* best) {
-  WithMode(tile, [&]<typename M>(M) { AbsMaxColumns<M>(tile, best); });
+  WithValueMode(tile, [&]<typename M>(M) { AbsMaxColumns<M>(tile, best); });
 }
 
 void QuantizeTileAvx2(const QuantizeTile& tile) {
-  WithMode(tile, [&]<typename M>(M) {
+  WithCodeMode(tile, [&]<typename M>(M) {
     for (int64_t r = 0; r < tile.rows; ++r) QuantizeRow<M>(tile, r, 0, tile.cols);
   });
 }
 
 void QuantizeRowBlocksAvx2(const QuantizeTile& tile, const QuantizeSpec& spec, int64_t width, float* scale,
                            int64_t row_step, int64_t step) {
-  WithMode(tile, [&]<typename M>(M) { QuantizeRowBlocks<M>(tile, spec, width, scale, row_step, step); });
+  const bool bf16 = tile.bf16 != nullptr;
+  QuantizeTile t = tile;
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    for (int64_t begin = 0, block = 0; begin < tile.cols; begin += width, ++block) {
+      const int64_t end = begin + width < tile.cols ? begin + width : tile.cols;
+      uint32_t absmax = 0;
+      WithValueMode(t, [&]<typename M>(M) { absmax = AbsMaxRow<M>(t, r, begin, end); });
+      const float one = ScaleFromAbsMax(spec, bf16, std::bit_cast<float>(absmax));
+      const float factor = CodeFactor(spec, bf16, one);
+      scale[r * row_step + block * step] = one;
+      t.factor = &factor;
+      t.tame = IsTame(spec, absmax);
+      WithCodeMode(t, [&]<typename M>(M) { QuantizeRow<M>(t, r, begin, end); });
+    }
+  }
 }
 
 }  // namespace octavo::kernels

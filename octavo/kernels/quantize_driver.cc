@@ -128,15 +128,17 @@ class Fast {
     ForEach(pool, chunks * runs, [&](int64_t i) {
       const int64_t c0 = i % chunks * chunk, c1 = std::min(c0 + chunk, cols_), run = i / chunks;
       const int64_t r0 = run * args_.block_rows, r1 = std::min(r0 + args_.block_rows, rows_);
+      bool tame = false;
       if (finds_scale()) {
         uint32_t best[kColumnChunk] = {};
         AbsMaxColumnsAvx2(TileOf(args_, r0, r1, c0, c1), best);
         for (int64_t c = c0; c < c1; ++c) args_.scale.at(run, c) = FromAbsMax(best[c - c0]);
+        tame = IsTame(args_.spec, *std::max_element(best, best + (c1 - c0)));
       }
       if (!makes_codes()) return;
       float factor[kColumnChunk], zero[kColumnChunk];
       ColumnFactors(run, c0, c1, factor, zero);
-      ColumnCodes(TileOf(args_, r0, r1, c0, c1), factor, zero);
+      ColumnCodes(TileOf(args_, r0, r1, c0, c1), factor, zero, tame);
     });
   }
 
@@ -145,6 +147,7 @@ class Fast {
   void TallColumns(ThreadPool& pool, int64_t run) const {
     const int64_t r0 = run * args_.block_rows, r1 = std::min(r0 + args_.block_rows, rows_);
     const int64_t piece = std::clamp<int64_t>(kTaskValues / cols_, 1, 64), pieces = Ceil(r1 - r0, piece);
+    bool tame = false;
     if (finds_scale()) {
       std::vector<uint32_t> best(static_cast<size_t>(pool.size() * cols_));
       std::atomic<int64_t> next = 0;
@@ -159,13 +162,14 @@ class Fast {
         for (int w = 0; w < pool.size(); ++w) bits = std::max(bits, best[static_cast<size_t>(w * cols_ + c)]);
         args_.scale.at(run, c) = FromAbsMax(bits);
       }
+      tame = IsTame(args_.spec, *std::max_element(best.begin(), best.end()));
     }
     if (!makes_codes()) return;
     std::vector<float> factor(static_cast<size_t>(cols_)), zero(static_cast<size_t>(cols_));
     ColumnFactors(run, 0, cols_, factor.data(), zero.data());
     ForEach(pool, pieces, [&](int64_t i) {
       const int64_t at = r0 + (pieces - 1 - i) * piece;
-      ColumnCodes(TileOf(args_, at, std::min(at + piece, r1), 0, cols_), factor.data(), zero.data());
+      ColumnCodes(TileOf(args_, at, std::min(at + piece, r1), 0, cols_), factor.data(), zero.data(), tame);
     });
   }
 
@@ -176,8 +180,9 @@ class Fast {
     }
   }
 
-  void ColumnCodes(QuantizeTile tile, const float* factor, const float* zero) const {
+  void ColumnCodes(QuantizeTile tile, const float* factor, const float* zero, bool tame) const {
     tile.per_column = true;
+    tile.tame = tame;
     tile.factor = factor;
     if (has_zero()) tile.zero = zero;
     QuantizeTileAvx2(tile);

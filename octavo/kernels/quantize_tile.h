@@ -34,6 +34,12 @@ struct QuantizeSpec {
   return spec.code_division == Division::kTrue ? scale : RoundIf(bf16, 1.0f / scale);
 }
 
+// Whether codes need no care: no quotient is NaN, none is past 128.5, and saturation to int8 is the clamp.
+[[maybe_unused]] static inline bool IsTame(const QuantizeSpec& spec, uint32_t absmax_bits) {
+  return absmax_bits < 0x7F800000u && spec.bound <= 128.0f && spec.min_code == -128 && spec.max_code == 127 &&
+         spec.factor >= 1.0f;
+}
+
 // A rectangle of values, contiguous along its rows.
 struct QuantizeTile {
   const float* f32 = nullptr;  // one of the two
@@ -47,6 +53,7 @@ struct QuantizeTile {
   const float* zero = nullptr;    // zero points as floats: null, one, or [cols]
   bool per_column = false;
   bool divide = false;
+  bool tame = false;  // the factors come from finite maxima of these very values, and the codes are all of int8
   float min_code = 0, max_code = 0;
   int8_t* codes = nullptr;
   int64_t codes_row_stride = 0, codes_col_stride = 1;
