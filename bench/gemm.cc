@@ -15,6 +15,8 @@ namespace {
 
 const Family kFamilies[] = {
     {"f32", "f32 x f32 -> f32", &F32Contenders},
+    {"fp8", "float8_e4m3fn x float8_e4m3fn -> f32", &Fp8Contenders},
+    {"weights", "f32 activations x bf16, int8, int4, nf4, fp8 and mx weights, packed", &WeightContenders},
     {"int8", "int8 x int8 -> int32, weights packed; oneDNN's saturating sums beside it", &I8Contenders},
     {"linear8", "f32 -> f32 through int8: quantize, multiply, scale; forward and both gradients", &I8LinearContenders},
     {"int4", "int8 activations x int4 weights -> f32: per channel, groups of 128 and 32", &U4Contenders},

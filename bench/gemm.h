@@ -73,6 +73,8 @@ struct FloatOperands {
 std::vector<Contender> BaselineContenders(Bench&, const Shape&);
 
 std::vector<Contender> F32Contenders(Bench&, const Shape&);
+std::vector<Contender> Fp8Contenders(Bench&, const Shape&);
+std::vector<Contender> WeightContenders(Bench&, const Shape&);
 std::vector<Contender> I8Contenders(Bench&, const Shape&);
 std::vector<Contender> I8LinearContenders(Bench&, const Shape&);
 std::vector<Contender> I8GroupedContenders(Bench&, const Shape&);

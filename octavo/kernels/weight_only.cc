@@ -186,6 +186,26 @@ bool IsNibble(Packing packing) {
   return packing == Packing::kOffsetNibble || packing == Packing::kOffsetLookup || packing == Packing::kNibbleTable;
 }
 
+// Codes of columns [begin, end) of row k.
+void ReadCodes(const FloatSource& s, int64_t k, int64_t begin, int64_t end, uint32_t* out) {
+  const int64_t first = s.offset + k * s.row_stride + begin * s.col_stride, count = end - begin;
+  switch (s.stored) {
+    case Stored::kF32:
+      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<const uint32_t*>(s.data)[first + i * s.col_stride];
+      break;
+    case Stored::kBF16:
+    case Stored::kF16:
+      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<const uint16_t*>(s.data)[first + i * s.col_stride];
+      break;
+    case Stored::kI8:
+    case Stored::kByte:
+      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<const uint8_t*>(s.data)[first + i * s.col_stride];
+      break;
+    case Stored::kNibble:
+      for (int64_t i = 0; i < count; ++i) out[i] = CodeAt(s, k, begin + i);
+  }
+}
+
 void PackPanel(const FloatSource& b, const Plan& plan, int64_t panel, int64_t panel_bytes, uint8_t* out) {
   const int64_t bytes = BlockBytes(plan.packing), steps = BlockSteps(plan.packing);
   std::memset(out, 0, static_cast<size_t>(panel_bytes));
@@ -194,23 +214,30 @@ void PackPanel(const FloatSource& b, const Plan& plan, int64_t panel, int64_t pa
   for (int64_t i = 0; i < width; ++i) {
     for (int64_t j = 0; j < steps; ++j) place[j][i] = PlaceOf(plan.packing, i, j);
   }
+  const auto offset = static_cast<uint8_t>(plan.offset);
+  const int64_t count = end - begin;
+  uint32_t codes[64];
   for (int64_t k = 0; k < b.rows; ++k) {
     uint8_t* block = out + k / steps * bytes;
-    for (int64_t n = begin; n < end; ++n) {
-      const uint32_t code = CodeAt(b, k, n);
-      const CodePlace& at = place[k % steps][n - begin];
-      if (plan.packing == Packing::kF32) {
-        std::memcpy(block + at.byte, &code, 4);
-      } else if (plan.packing == Packing::kBF16 || plan.packing == Packing::kF16) {
-        const auto half = static_cast<uint16_t>(code);
-        std::memcpy(block + at.byte, &half, 2);
-      } else if (IsNibble(plan.packing)) {
-        const uint32_t nibble = plan.code[code] & 15u;
-        block[at.byte] = static_cast<uint8_t>(block[at.byte] | (at.upper ? nibble << 4 : nibble));
-      } else if (plan.packing == Packing::kOffsetByte && n - begin >= 24) {
-        block[at.byte] = static_cast<uint8_t>(plan.code[code] - static_cast<int>(plan.offset));
-      } else {
-        block[at.byte] = plan.code[code];
+    const CodePlace* at = place[k % steps];
+    ReadCodes(b, k, begin, end, codes);
+    if (plan.packing == Packing::kF32) {
+      std::memcpy(block, codes, static_cast<size_t>(count) * 4);
+    } else if (plan.packing == Packing::kBF16 || plan.packing == Packing::kF16) {
+      for (int64_t i = 0; i < count; ++i) {
+        const auto half = static_cast<uint16_t>(codes[i]);
+        std::memcpy(block + 2 * i, &half, 2);
+      }
+    } else if (IsNibble(plan.packing)) {
+      for (int64_t i = 0; i < count; ++i) {
+        const int nibble = plan.code[codes[i]] & 15;
+        block[at[i].byte] = static_cast<uint8_t>(block[at[i].byte] | nibble << (at[i].upper ? 4 : 0));
+      }
+    } else {
+      for (int64_t i = 0; i < count; ++i) block[at[i].byte] = plan.code[codes[i]];
+      // The signed columns of a block.
+      for (int64_t i = 24; i < count && plan.packing == Packing::kOffsetByte; ++i) {
+        block[at[i].byte] = static_cast<uint8_t>(block[at[i].byte] - offset);
       }
     }
   }
