@@ -86,6 +86,11 @@ void AlignedText::Transform(std::span<const CharChange> changes, size_t removed)
   alignment_ = std::move(alignment);
 }
 
+void AlignedText::SetUntracked(std::string text) {
+  OCTAVO_CHECK(!tracked_);
+  text_ = std::move(text);
+}
+
 void AlignedText::Replace(std::span<const Span> matches, std::string_view content) {
   if (matches.empty()) return;
   std::string text;

@@ -46,6 +46,9 @@ class AlignedText {
   // Replaces the whole text: `removed` characters vanish at the front, then each change applies in order.
   void Transform(std::span<const CharChange> changes, size_t removed);
 
+  // Replaces the whole of a text that is not tracked.
+  void SetUntracked(std::string text);
+
   // Replaces each match by `content`. Matches ascend and do not overlap.
   void Replace(std::span<const Span> matches, std::string_view content);
 

@@ -27,6 +27,64 @@ void MergeMap::Set(int32_t left, int32_t right, Merge merge) {
   largest_rank_ = std::max(largest_rank_, merge.rank);
 }
 
+void RankQueue::Reset(int32_t largest) {
+  // A loop that was left by an exception may have left entries.
+  for (int32_t rank : ranks_) list_of_[static_cast<size_t>(rank)] = -1;
+  ranks_.clear();
+  free_.clear();
+  for (size_t i = 0; i < lists_.size(); ++i) {
+    lists_[i].ordered.clear();
+    lists_[i].early.clear();
+    lists_[i].head = 0;
+    free_.push_back(static_cast<int32_t>(i));
+  }
+  if (list_of_.size() <= static_cast<size_t>(largest)) list_of_.resize(static_cast<size_t>(largest) + 1, -1);
+}
+
+void RankQueue::Push(int32_t rank, uint32_t place) {
+  int32_t& index = list_of_[static_cast<size_t>(rank)];
+  if (index < 0) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<int32_t>(lists_.size()));
+      lists_.emplace_back();
+    }
+    index = free_.back();
+    free_.pop_back();
+    ranks_.push_back(rank);
+    std::push_heap(ranks_.begin(), ranks_.end(), std::greater<>());
+  }
+  List& list = lists_[static_cast<size_t>(index)];
+  if (list.head == list.ordered.size() || place >= list.ordered.back()) {
+    list.ordered.push_back(place);
+  } else {
+    list.early.push_back(place);
+    std::push_heap(list.early.begin(), list.early.end(), std::greater<>());
+  }
+}
+
+bool RankQueue::Pop(int32_t& rank, uint32_t& place) {
+  if (ranks_.empty()) return false;
+  rank = ranks_.front();
+  int32_t& index = list_of_[static_cast<size_t>(rank)];
+  List& list = lists_[static_cast<size_t>(index)];
+  const bool has_ordered = list.head < list.ordered.size();
+  if (!list.early.empty() && (!has_ordered || list.early.front() < list.ordered[list.head])) {
+    place = list.early.front();
+    std::pop_heap(list.early.begin(), list.early.end(), std::greater<>());
+    list.early.pop_back();
+  } else {
+    place = list.ordered[list.head++];
+  }
+  if (list.head < list.ordered.size() || !list.early.empty()) return true;
+  list.ordered.clear();
+  list.head = 0;
+  free_.push_back(index);
+  index = -1;
+  std::pop_heap(ranks_.begin(), ranks_.end(), std::greater<>());
+  ranks_.pop_back();
+  return true;
+}
+
 namespace {
 
 // Few symbols: rank and place in one number, whose minimum over all places is the next merge. The places stay where
@@ -69,38 +127,29 @@ void MergeInPlace(const MergeMap& merges, std::vector<Symbol>& symbols, const Me
   std::erase_if(symbols, [](const Symbol& symbol) { return symbol.id < 0; });
 }
 
-// Many symbols: a heap of (rank, position) over a linked list. Entries that no longer hold are skipped when they come
-// up.
-void MergeByHeap(const MergeMap& merges, std::vector<Symbol>& symbols, MergeScratch& scratch) {
+// Many symbols: a queue of (rank, place) over a linked list. Entries that no longer hold are skipped when they come up.
+void MergeByQueue(const MergeMap& merges, std::vector<Symbol>& symbols, MergeScratch& scratch) {
   constexpr uint32_t kEnd = UINT32_MAX;
   const auto count = static_cast<uint32_t>(symbols.size());
   std::vector<Merge>& pairs = scratch.pairs;
-  std::vector<uint64_t>& heap = scratch.heap;
+  RankQueue& queue = scratch.queue;
   scratch.next.resize(count);
   scratch.previous.resize(count);
-  heap.clear();
-  const auto entry = [](int32_t rank, uint32_t at) {
-    return static_cast<uint64_t>(static_cast<uint32_t>(rank)) << 32 | at;
-  };
+  queue.Reset(merges.largest_rank());
   for (uint32_t i = 0; i < count; ++i) {
     scratch.next[i] = i + 1 < count ? i + 1 : kEnd;
     scratch.previous[i] = i == 0 ? kEnd : i - 1;
-    if (i + 1 < count && pairs[i].rank != kNoRank) heap.push_back(entry(pairs[i].rank, i));
+    if (i + 1 < count && pairs[i].rank != kNoRank) queue.Push(pairs[i].rank, i);
   }
   pairs[count - 1] = {};
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
   const auto push = [&](uint32_t at) {
     pairs[at] = merges.Find(symbols[at].id, symbols[scratch.next[at]].id);
-    if (pairs[at].rank == kNoRank) return;
-    heap.push_back(entry(pairs[at].rank, at));
-    std::push_heap(heap.begin(), heap.end(), std::greater<>());
+    if (pairs[at].rank != kNoRank) queue.Push(pairs[at].rank, at);
   };
-  while (!heap.empty()) {
-    const uint64_t top = heap.front();
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    heap.pop_back();
-    const auto at = static_cast<uint32_t>(top);
-    if (pairs[at].rank != static_cast<int32_t>(top >> 32)) continue;
+  int32_t rank;
+  uint32_t at;
+  while (queue.Pop(rank, at)) {
+    if (pairs[at].rank != rank) continue;
     symbols[at].id = pairs[at].id;
     const uint32_t gone = scratch.next[at];
     const uint32_t after = scratch.next[gone];
@@ -108,11 +157,12 @@ void MergeByHeap(const MergeMap& merges, std::vector<Symbol>& symbols, MergeScra
     pairs[at] = {};
     symbols[gone].id = -1;
     scratch.next[at] = after;
+    // The left neighbour first: places then reach the lists almost in order.
+    if (scratch.previous[at] != kEnd) push(scratch.previous[at]);
     if (after != kEnd) {
       scratch.previous[after] = at;
       push(at);
     }
-    if (scratch.previous[at] != kEnd) push(scratch.previous[at]);
   }
   std::erase_if(symbols, [](const Symbol& symbol) { return symbol.id < 0; });
 }
@@ -124,7 +174,7 @@ void MergeSymbols(const MergeMap& merges, std::vector<Symbol>& symbols, MergeScr
   if (symbols.size() <= kFewSymbols && merges.RanksAreSmall()) {
     MergeInPlace(merges, symbols, scratch.pairs.data());
   } else {
-    MergeByHeap(merges, symbols, scratch);
+    MergeByQueue(merges, symbols, scratch);
   }
 }
 

@@ -37,6 +37,7 @@ class MergeMap {
   }
   size_t size() const { return count_; }
   // Rank and place among few symbols fit one int32_t.
+  int32_t largest_rank() const { return largest_rank_; }
   bool RanksAreSmall() const { return largest_rank_ < (1 << 24) - 1; }
   // Adds to `out` the merges whose result drop(id) does not name; true when it named one.
   template <typename Drop>
@@ -78,11 +79,33 @@ struct Symbol {
   uint32_t begin;
 };
 
+// A queue of (rank, place), lowest first, made for many places of few ranks: one list for each rank, which the merge
+// loop fills almost in order.
+class RankQueue {
+ public:
+  // Empties the queue and makes room for ranks up to `largest`.
+  void Reset(int32_t largest);
+  void Push(int32_t rank, uint32_t place);
+  // False when it is empty.
+  bool Pop(int32_t& rank, uint32_t& place);
+
+ private:
+  struct List {
+    std::vector<uint32_t> ordered;  // ascending from `head`
+    std::vector<uint32_t> early;    // a heap of those that came out of order
+    size_t head = 0;
+  };
+  std::vector<int32_t> list_of_;  // by rank, or -1
+  std::vector<List> lists_;
+  std::vector<int32_t> free_;
+  std::vector<int32_t> ranks_;  // a heap of the ranks that have a list
+};
+
 // Buffers of the merge loops, kept between words.
 struct MergeScratch {
   std::vector<Merge> pairs;  // the merge of each symbol with its right neighbour
   std::vector<uint32_t> next, previous;
-  std::vector<uint64_t> heap;  // rank << 32 | position
+  RankQueue queue;
 };
 
 // Up to this many symbols are searched in place.

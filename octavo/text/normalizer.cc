@@ -38,6 +38,10 @@ class UnicodeForm : public Normalizer {
   explicit UnicodeForm(NormalForm form) : form_(form) {}
   void Apply(AlignedText& text, RegexScratch&) const override {
     if (Keeps(text.text())) return;
+    if (form_ == NormalForm::kNfc && !text.tracked()) {
+      text.SetUntracked(NfcText(text.text()));
+      return;
+    }
     std::vector<CharChange> changes;
     Normalize(text.text(), form_, changes);
     text.Transform(changes, 0);
@@ -56,12 +60,15 @@ class UnicodeForm : public Normalizer {
 
 void LowerCaseText(AlignedText& text) {
   std::vector<CharChange> changes;
+  changes.reserve(text.text().size());
+  bool any = false;
   ForEachChar(text.text(), [&](char32_t c) {
     char32_t out[2];
     const int count = LowerCase(c, out);
+    any = any || count > 1 || out[0] != c;
     for (int i = 0; i < count; ++i) changes.push_back({out[i], i == 0 ? 0 : 1});
   });
-  text.Transform(changes, 0);
+  if (any) text.Transform(changes, 0);
 }
 
 class Lowercase : public Normalizer {
@@ -136,14 +143,16 @@ class Bert : public Normalizer {
     }
     std::vector<CharChange> changes;
     if (chinese_) {
+      bool any = false;
       ForEachChar(text.text(), [&](char32_t c) {
         if (IsChinese(c)) {
           changes.insert(changes.end(), {{U' ', 0}, {c, 1}, {U' ', 1}});
+          any = true;
         } else {
           changes.push_back({c, 0});
         }
       });
-      text.Transform(changes, 0);
+      if (any) text.Transform(changes, 0);
       changes.clear();
     }
     if (strip_accents_) {

@@ -229,6 +229,35 @@ bool IsPunctuationChar(char32_t c) {
 bool IsNumeric(char32_t c) { return (ClassOf(c) & kNumber) != 0; }
 bool IsSpaceChar(char32_t c) { return IsSpace(c); }
 
+// White space vanishes, each punctuation mark stands alone.
+class Bert : public PreTokenizer {
+ public:
+  void Apply(std::vector<Piece>& pieces, RegexScratch&) const override {
+    SplitPieces(pieces, [&](Piece&& piece, std::vector<Piece>& out) {
+      const std::string& text = piece.text.text();
+      const char* at = text.data();
+      const char* const end = at + text.size();
+      const char* word = at;
+      const auto push = [&](const char* begin, const char* stop) {
+        if (begin < stop) {
+          out.push_back(
+              {piece.text.Slice(static_cast<size_t>(begin - text.data()), static_cast<size_t>(stop - text.data()))});
+        }
+      };
+      while (at < end) {
+        const char* here = at;
+        const char32_t c = NextChar(at);
+        const bool space = IsSpace(c);
+        if (!space && !IsPunctuationChar(c)) continue;
+        push(word, here);
+        if (!space) push(here, at);
+        word = at;
+      }
+      push(word, end);
+    });
+  }
+};
+
 // \w+|[^\w\s]+, white space vanishes.
 class Whitespace : public PreTokenizer {
  public:
@@ -306,13 +335,6 @@ std::unique_ptr<PreTokenizer> MakeSequence(const JsonValue& json, std::string_vi
   return std::make_unique<Sequence>(std::move(parts));
 }
 
-std::unique_ptr<PreTokenizer> MakeBert() {
-  std::vector<std::unique_ptr<PreTokenizer>> parts;
-  parts.push_back(std::make_unique<CharSplit>(&IsSpaceChar, SplitBehavior::kRemoved));
-  parts.push_back(std::make_unique<CharSplit>(&IsPunctuationChar, SplitBehavior::kIsolated));
-  return std::make_unique<Sequence>(std::move(parts));
-}
-
 }  // namespace
 
 bool PreTokenizer::Describe(ByteLevelCuts&) const { return false; }
@@ -328,7 +350,7 @@ std::unique_ptr<PreTokenizer> MakePreTokenizer(const JsonValue& json, std::strin
   if (type == "Metaspace") return std::make_unique<Metaspace>(json, where);
   if (type == "Whitespace") return std::make_unique<Whitespace>();
   if (type == "WhitespaceSplit") return std::make_unique<CharSplit>(&IsSpaceChar, SplitBehavior::kRemoved);
-  if (type == "BertPreTokenizer") return MakeBert();
+  if (type == "BertPreTokenizer") return std::make_unique<Bert>();
   if (type == "Punctuation") {
     return std::make_unique<CharSplit>(&IsPunctuationChar,
                                        ReadBehavior(json.StringOr("behavior", "Isolated", where), where));

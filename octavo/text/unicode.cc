@@ -214,7 +214,9 @@ int LowerCase(char32_t c, char32_t out[2]) {
 }
 
 int Decompose(char32_t c, bool compatible, char32_t out[kMaxDecomposition]) {
-  if (c < 0xA0 || DecomposesLater(c)) {
+  const bool has_none =
+      !IsHangulSyllable(c) && utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->decomp_seqindex == UINT16_MAX;
+  if (c < 0xA0 || has_none || DecomposesLater(c)) {
     out[0] = c;
     return 1;
   }

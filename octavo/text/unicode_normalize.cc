@@ -69,8 +69,10 @@ class Composer {
 // Puts a run of marks into canonical order and passes it on.
 template <typename Sink>
 void Drain(std::vector<Piece>& pending, Sink&& sink) {
-  std::stable_sort(pending.begin(), pending.end(),
-                   [](const Piece& a, const Piece& b) { return a.combining_class < b.combining_class; });
+  if (pending.size() > 1) {
+    std::stable_sort(pending.begin(), pending.end(),
+                     [](const Piece& a, const Piece& b) { return a.combining_class < b.combining_class; });
+  }
   for (const Piece& piece : pending) sink(piece);
   pending.clear();
 }
@@ -105,6 +107,40 @@ void Normalize(std::string_view text, NormalForm form, std::vector<CharChange>& 
   Composer composer(out);
   DecomposeText(text, compatible, [&](const Piece& piece) { composer.Push(piece); });
   composer.Flush();
+}
+
+std::string NfcText(std::string_view text) {
+  const CharClasses& classes = CharClasses::Table();
+  std::string out;
+  out.reserve(text.size());
+  std::vector<CharChange> changes;
+  const char* const end = text.data() + text.size();
+  const char* at = text.data();
+  const char* copied = at;   // everything before is in `out`
+  const char* starter = at;  // the last character that composes with nothing before it
+  while (at < end) {
+    const char* here = at;
+    const char32_t c = NextChar(at);
+    const bool stands_alone = c < 0x300 || ((classes(c) & kNfcChecked) == 0 && CombiningClass(c) == 0);
+    if (stands_alone) {
+      starter = here;
+      continue;
+    }
+    // From the last starter to the next one everything may change together.
+    while (at < end) {
+      const char* next = at;
+      const char32_t following = NextChar(next);
+      if (following < 0x300 || ((classes(following) & kNfcChecked) == 0 && CombiningClass(following) == 0)) break;
+      at = next;
+    }
+    out.append(copied, starter);
+    changes.clear();
+    Normalize({starter, static_cast<size_t>(at - starter)}, NormalForm::kNfc, changes);
+    for (const CharChange& change : changes) AppendUtf8(change.c, out);
+    copied = starter = at;
+  }
+  out.append(copied, end);
+  return out;
 }
 
 bool IsNfcForSure(std::string_view text) {

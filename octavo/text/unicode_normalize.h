@@ -2,6 +2,7 @@
 // what keeps offsets aligned. Used by the normalizers. Character properties come from unicode.h.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct CharChange {
 
 // Appends the normal form of `text` (valid UTF-8).
 void Normalize(std::string_view text, NormalForm form, std::vector<CharChange>& out);
+
+// The NFC form of `text`, rewriting only the stretches that may change.
+std::string NfcText(std::string_view text);
 
 // True when `text` is certainly in NFC; false when it must be normalized to know.
 bool IsNfcForSure(std::string_view text);
