@@ -13,6 +13,7 @@ bool IsArray(const GoldenCase& golden) {
 }
 
 void RunArray(const GoldenCase& golden, ThreadPool& pool, GoldenCheck& check) {
+  ExpectKeys(golden.Field("args"), {"how"});
   const GoldenRun run(golden, pool);
   const Tensor x = golden.Input("x");
   if (golden.error()) {
