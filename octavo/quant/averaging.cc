@@ -45,6 +45,7 @@ CalibrationRange RunningRange(ops::Context& context, const ops::Site& site, std:
   const Tensor count_state = context.state == nullptr ? Tensor() : context.state->Find(prefix + "/count");
   const float count = count_state.defined() ? count_state.Contiguous().Values<float>()[0] : 0.0f;
   CalibrationRange average;
+  average.per_tensor = range.per_tensor;  // decides how its scale is divided
   for (std::string_view key : kKeys) {
     if (!Part(range, key)) continue;
     const Tensor now = MeanOver(*Part(range, key), batch_axes);

@@ -2,6 +2,7 @@
 #include "octavo/base/error.h"
 #include "octavo/quant/dot_axes.h"
 #include "octavo/quant/provider_dots.h"
+#include "octavo/quant/quantize_run.h"
 #include "octavo/quant/te.h"
 
 namespace octavo::quant {
@@ -21,7 +22,7 @@ QArray FreezeQwix(const Run& run, const SitePlan& site, const QwixTreatment& tre
     const Tensor mask = ScheduledMask(state, site.site, treatment, weight);
     kept = Pruned(weight, mask.defined() ? mask : SparsityMask(weight, *config.rhs_sparsity));
   }
-  return Quantize(kept, *how, nullptr, run.arithmetic);
+  return Quantize(run, kept, *how);
 }
 
 // Groups lie along the contracted axis that is listed last; ragged weights [G, K, N] contract axis 1.
@@ -32,7 +33,7 @@ QArray FreezeGrouped(const Run& run, const SitePlan& site, const GroupedTreatmen
   how.format = treatment.weight;
   how.granularity = GranularityForDot(weight.shape(), contract,
                                       treatment.group == 0 ? std::nullopt : std::optional<TileSize>(treatment.group));
-  return Quantize(weight, how, nullptr, run.arithmetic);
+  return Quantize(run, weight, how);
 }
 
 // A ragged weight of the training form: one scale per output column, shared by all groups.
@@ -40,7 +41,7 @@ QArray FreezeRagged(const Run& run, const SitePlan& site, const Tensor& weight) 
   HowToQuantize how;
   how.format = *site.forward.rhs.format;
   how.granularity.channelwise_axes = {2};
-  return Quantize(weight, how, nullptr, run.arithmetic);
+  return Quantize(run, weight, how);
 }
 
 QArray FreezeDelayed(const SitePlan& site, const DelayedTreatment& treatment, const Tensor& weight,

@@ -4,6 +4,7 @@
 #include "octavo/quant/averaging.h"
 #include "octavo/quant/dot_axes.h"
 #include "octavo/quant/provider_dots.h"
+#include "octavo/quant/quantize_run.h"
 #include "octavo/quant/ragged_dot.h"
 
 namespace octavo::quant {
@@ -13,7 +14,7 @@ namespace {
 DotOperand ServingOperand(const Run& run, const ops::Operand& operand, const std::optional<HowToQuantize>& how) {
   if (operand.quantized()) return operand.qarray();
   if (!how) return operand.tensor();
-  return Quantize(operand.tensor(), *how, nullptr, run.arithmetic);
+  return Quantize(run, operand.tensor(), *how);
 }
 
 std::vector<int64_t> Sizes(const Tensor& group_sizes) {
@@ -49,7 +50,7 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
     const Tensor& activation = lhs ? call.lhs.tensor() : call.rhs.tensor();
     const auto how =
         lhs ? LeftHow(config, activation.shape(), site.dims) : RightHow(config, activation.shape(), site.dims);
-    average = RunningRange(call.context, site.site, lhs ? "lhs" : "rhs", Calibrate(activation, *how, run.arithmetic),
+    average = RunningRange(call.context, site.site, lhs ? "lhs" : "rhs", Calibrate(run, activation, *how),
                            treatment.activation_batch_axes);
     (lhs ? ranges.lhs : ranges.rhs) = &*average;
   }
@@ -78,7 +79,7 @@ ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
   how.format = treatment.activation;
   how.granularity =
       GranularityForDot(x.shape(), site.weight_is_lhs ? site.dims.rhs_contract : site.dims.lhs_contract, std::nullopt);
-  const QArray rows = Quantize(x, how, nullptr, run.arithmetic);
+  const QArray rows = Quantize(run, x, how);
   Tensor out = site.weight_is_lhs ? FastDot(run, codes, rows, site.dims) : FastDot(run, rows, codes, site.dims);
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
   // Straight-through: float gradients at the values the forward pass used.
@@ -86,7 +87,7 @@ ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
       std::move(out), {call.lhs.node, call.rhs.node},
       [provider = &call.provider, &site, rows, codes, dims = site.dims](ops::Context& back, const Tensor& grad) {
         const Run again = provider->RunIn(back, site);
-        const Tensor used_rows = Dequantize(rows), used_weight = Dequantize(codes);
+        const Tensor used_rows = Dequantize(again, rows), used_weight = Dequantize(again, codes);
         const Tensor& lhs = site.weight_is_lhs ? used_weight : used_rows;
         const Tensor& rhs = site.weight_is_lhs ? used_rows : used_weight;
         const ops::GradDot to_lhs = ops::GradLhsDot(lhs.rank(), rhs.rank(), dims);
@@ -104,11 +105,10 @@ ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes) {
   row_how.granularity.channelwise_axes = {0};
   row_how.format = *site.forward.lhs.format;
   if (call.rhs.quantized()) {
-    return ops::Var(
-        RaggedDot(run, Quantize(FloatOf(call, call.lhs), row_how, nullptr, run.arithmetic), call.rhs.qarray(), sizes));
+    return ops::Var(RaggedDot(run, Quantize(run, FloatOf(call, call.lhs), row_how), call.rhs.qarray(), sizes));
   }
   if (std::holds_alternative<GroupedTreatment>(*site.treatment)) {
-    const QArray rows = Quantize(FloatOf(call, call.lhs), row_how, nullptr, run.arithmetic);
+    const QArray rows = Quantize(run, FloatOf(call, call.lhs), row_how);
     return ops::Var(RaggedDot(run, rows, Freeze(run, site, call.rhs.tensor()), sizes));
   }
   RaggedDotQtConfig config;
