@@ -111,8 +111,8 @@ std::optional<TiktokenEncoding> TiktokenEncodingBySize(size_t ranks) {
       return TiktokenEncoding{
           "o200k_base", std::string(kO200kPattern), {{end, 199999}, {"<|endofprompt|>", 200018}}, "", end, false};
     case 128000:
-      return TiktokenEncoding{"llama3",           std::string(kLlama3Pattern), Llama3Special(), "<|begin_of_text|>",
-                              "<|end_of_text|>", true};
+      return TiktokenEncoding{
+          "llama3", std::string(kLlama3Pattern), Llama3Special(), "<|begin_of_text|>", "<|end_of_text|>", true};
     case 151643:
       return TiktokenEncoding{"qwen",
                               std::string(kQwen2Pattern),

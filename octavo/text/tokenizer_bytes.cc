@@ -104,8 +104,7 @@ class ByteTokenizer : public Tokenizer {
 // A stream shows whole characters only.
 class ByteDecode : public DecodeState {
  public:
-  ByteDecode(const ByteTokenizer& tokenizer, const DecodeOptions& options)
-      : tokenizer_(tokenizer), options_(options) {}
+  ByteDecode(const ByteTokenizer& tokenizer, const DecodeOptions& options) : tokenizer_(tokenizer), options_(options) {}
   void Push(int32_t id, std::string& out) override {
     tokenizer_.Append(id, options_, pending_);
     const size_t complete = CompletePrefix(pending_);
