@@ -6,6 +6,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
+#include "octavo/quant/ragged_fused.h"
 
 namespace octavo::quant {
 namespace {
@@ -65,6 +66,19 @@ Tensor GroupDot(const Run& run, const DotOperand& lhs, const DotOperand& rhs, co
   return IsSlow(lhs) || IsSlow(rhs) ? SlowDot(run, lhs, rhs, dims, result) : FastDot(run, lhs, rhs, dims, result);
 }
 
+// One call of the grouped kernels for the two forms that experts use.
+std::optional<Tensor> TryFused(const Run& run, const DotOperand& lhs, const DotOperand& rhs,
+                               std::span<const int64_t> sizes, const RaggedDims& dims, DType result) {
+  if (IsSlow(lhs) || IsSlow(rhs) || dims.lhs_ragged != 0 || ShapeOf(lhs).rank() != 2) return std::nullopt;
+  if (dims.dot == DotDims{{1}, {1}, {}, {}} && dims.rhs_group == 0 && ShapeOf(rhs).rank() == 3) {
+    return TryGroupedRows(run, PartsOf(kOp, lhs), PartsOf(kOp, rhs), sizes, result);
+  }
+  if (dims.dot == DotDims{{0}, {0}, {}, {}} && ShapeOf(rhs).rank() == 2) {
+    return TryGroupedSums(run, PartsOf(kOp, lhs), PartsOf(kOp, rhs), sizes, result);
+  }
+  return std::nullopt;
+}
+
 void CheckRagged(const DotOperand& lhs, const DotOperand& rhs, std::span<const int64_t> sizes, const RaggedDims& dims,
                  bool contracted) {
   const Shape &left = ShapeOf(lhs), &right = ShapeOf(rhs);
@@ -112,6 +126,7 @@ Tensor RaggedDotGeneral(const Run& run, const DotOperand& lhs, const DotOperand&
     out_axis = static_cast<int>(dot.lhs_batch.size() + static_cast<size_t>(at - free.begin()));
   }
   if (IsMeta(lhs) || IsMeta(rhs)) return Tensor::Meta(Shape(out_dims), result);
+  if (auto fused = TryFused(run, lhs, rhs, group_sizes, dims, result)) return *fused;
   Tensor out = Tensor::Zeros(Shape(out_dims), result);
   for (int64_t group = 0; group < groups; ++group) {
     const auto [begin, end] = rows[static_cast<size_t>(group)];

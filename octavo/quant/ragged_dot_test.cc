@@ -82,6 +82,29 @@ TEST(RaggedDotQt, GradientsAreNearTheFloatOnesAndInteger) {
   EXPECT_TRUE(BitEqual(grads.rhs, plain.rhs));
 }
 
+// All groups in one kernel call, or one by one: the same bits, for scales per group, tiles, bf16 and rows of nobody.
+TEST(RaggedDot, FusedAndPlainWaysAgree) {
+  TestRun test(3);
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    const Tensor x = Random({23, 64}, 1, dtype), w = Random({4, 64, 17}, 2, dtype), g = Random({23, 17}, 3, dtype);
+    const std::vector<int64_t> sizes = {9, 0, 1, 8};
+    for (Format format : {Format::kInt8, Format::kInt4}) {
+      for (const std::vector<int>& channels : {std::vector<int>{2}, std::vector<int>{0, 2}, std::vector<int>{}}) {
+        for (const auto& tiles : {std::map<int, TileSize>{}, std::map<int, TileSize>{{1, int64_t{16}}}}) {
+          const QArray a = Quantize(x, {Format::kInt8, {{0}, {}}, {}}),
+                       b = Quantize(w, {format, {channels, tiles}, {}});
+          EXPECT_TRUE(BitEqual(RaggedDot(test.run, a, b, sizes), RaggedDot(test.Reference(), a, b, sizes)));
+        }
+      }
+      const QArray cols = Quantize(g, {format, {{1}, {}}, {}});
+      const Codes rows{Quantize(x, {Format::kInt8, {{0}, {}}, {}}).qvalue, Format::kInt8};
+      const RaggedDims dims{{{0}, {0}, {}, {}}, 0, -1};
+      EXPECT_TRUE(BitEqual(RaggedDotGeneral(test.run, rows, cols, sizes, dims),
+                           RaggedDotGeneral(test.Reference(), rows, cols, sizes, dims)));
+    }
+  }
+}
+
 TEST(RaggedDot, Errors) {
   TestRun test;
   const Tensor x = Random({6, 8}, 1), w = Random({2, 8, 3}, 2);

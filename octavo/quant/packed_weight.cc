@@ -1,0 +1,133 @@
+#include "octavo/quant/packed_weight.h"
+
+#include <utility>
+
+#include "octavo/base/error.h"
+#include "octavo/base/float_mode.h"
+#include "octavo/kernels/matmul_i8.h"
+#include "octavo/kernels/matmul_u4.h"
+#include "octavo/quant/fused_parts.h"
+
+namespace octavo::quant {
+namespace {
+
+// The weight alone as the right side of a dot, for the helpers that look at one side.
+DotDims AloneDims(const std::vector<int>& contract) { return {contract, contract, {}, {}}; }
+
+// Its tile: that of the scale on a single contracted axis.
+std::optional<int64_t> TileOf(const DotParts& parts, const std::vector<int>& contract) {
+  const DotParts nothing{};
+  DotDims dims;
+  dims.rhs_contract = contract;
+  dims.lhs_contract = contract;
+  return KernelTile(nothing, parts, dims);
+}
+
+bool FitsFourBits(Format format) { return Info(format).bits <= 4; }
+
+}  // namespace
+
+bool PackedWeight::Packs(const QArray& weight, const std::vector<int>& contract) {
+  const DotParts parts = PartsOf("PackedWeight", weight);
+  return !weight.is_meta() && HasByteCodes(parts) && ScaleMathDType({}, parts).has_value() &&
+         TileOf(parts, contract).has_value();
+}
+
+PackedWeight::PackedWeight(const Run& run, const QArray& weight, std::vector<int> contract)
+    : shape_(weight.shape()), contract_(std::move(contract)), format_(weight.format) {
+  CheckDot("PackedWeight", shape_, shape_, AloneDims(contract_));
+  if (!Packs(weight, contract_)) {
+    ThrowUsage("PackedWeight: {} cannot be packed for integer kernels", ToString(weight));
+  }
+  const DotParts parts = PartsOf("PackedWeight", weight);
+  tile_ = *TileOf(parts, contract_);
+  four_bits_ = FitsFourBits(format_);
+  scale_ = weight.scale.Clone();
+  if (parts.zero_point) zero_point_ = parts.zero_point->Clone();
+  const Tensor matrix = RightMatrices(weight.qvalue, AloneDims(contract_));  // [1, K, N]
+  k_ = matrix.dim(1);
+  n_ = matrix.dim(2);
+  const auto view = MatrixOf<int8_t>(matrix, 0);
+  if (four_bits_) {
+    panels_ = Tensor::Empty({kernels::PanelsU4Bytes(k_, n_, tile_)}, DType::kU8);
+    col_sums_ = Tensor::Empty({kernels::PanelsU4Sums(k_, n_, tile_)}, DType::kI32);
+    kernels::PackPanelsU4(run.pool, run.isa, view, tile_, panels_.MutableData<uint8_t>(),
+                          col_sums_.MutableData<int32_t>());
+  } else {
+    panels_ = Tensor::Empty({kernels::PanelsI8Bytes(k_, n_, tile_)}, DType::kI8);
+    col_sums_ = Tensor::Empty({kernels::PanelsI8Sums(k_, n_, tile_)}, DType::kI32);
+    kernels::PackPanelsI8(run.pool, run.isa, view, tile_, panels_.MutableData<int8_t>(),
+                          col_sums_.MutableData<int32_t>());
+  }
+}
+
+int64_t PackedWeight::bytes() const {
+  return panels_.bytes() + col_sums_.bytes() + scale_.bytes() + (zero_point_ ? zero_point_->bytes() : 0);
+}
+
+QArray PackedWeight::Unpacked() const {
+  Tensor matrix = Tensor::Empty({k_, n_}, DType::kI8);
+  int8_t* out = matrix.MutableData<int8_t>();
+  for (int64_t k = 0; k < k_; ++k) {
+    for (int64_t n = 0; n < n_; ++n) {
+      *out++ = four_bits_ ? kernels::PanelsU4Code({panels_.Data<uint8_t>(), nullptr, k_, n_, tile_}, k, n)
+                          : kernels::PanelsI8Code({panels_.Data<int8_t>(), nullptr, k_, n_, tile_}, k, n);
+    }
+  }
+  // Back from [contracted…, free…] to the axes of the weight.
+  std::vector<int> order = contract_;
+  for (int axis : FreeAxes(shape_.rank(), contract_, {})) order.push_back(axis);
+  std::vector<int64_t> dims;
+  std::vector<int> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    dims.push_back(shape_[order[i]]);
+    inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  }
+  return {matrix.Reshape(dims).Permute(inverse).Contiguous(), scale_, zero_point_, format_};
+}
+
+Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
+                 const PackedWeight& weight, std::optional<DType> preferred) {
+  constexpr const char* kOp = "PackedDot";
+  const DotDims dims{lhs_contract, weight.contract_, {}, {}};
+  const Shape shape = DotShape(kOp, ShapeOf(lhs), weight.shape_, dims);
+  const ScopedFloatMode mode;
+  const DotParts left = PartsOf(kOp, lhs);
+  // Codes of the right side are in the panels; its shape is enough here.
+  const DotParts right{{Tensor::Meta(weight.shape_, DType::kI8), weight.format_}, weight.scale_, weight.zero_point_};
+  const auto math = ScaleMathDType(left, right);
+  const auto tile = KernelTile(left, right, dims);
+  if (!HasByteCodes(left) || !math || tile != weight.tile_ || (left.zero_point && right.zero_point)) {
+    ThrowUsage("{}: lhs {} does not fit the packed weight {}: integer codes, a scale in {} and tiles of {} or none",
+               kOp, ShapeOf(lhs), weight.shape_, NameOf(weight.dtype()), weight.tile_);
+  }
+  const Tensor rows = LeftMatrices(left.side.values, dims);  // [1, M, K]
+  const SideScales left_scales = LeftScales(left, dims), right_scales = RightScales(right, dims);
+  Tensor out = Tensor::Empty({1, rows.dim(1), weight.n_}, *math);
+  const int32_t* sums = weight.col_sums_.Data<int32_t>();
+  kernels::ScaleEpilogue epilogue;
+  SetScales(left_scales, right_scales, 0, *math, epilogue);
+  if (weight.four_bits_) {
+    kernels::MatMulU4Args args;
+    args.a = MatrixOf<int8_t>(rows, 0);
+    args.panels = {weight.panels_.Data<uint8_t>(), sums, weight.k_, weight.n_, weight.tile_};
+    args.epilogue = epilogue;
+    args.out = OutputOf(out, 0);
+    args.arena = &run.arena;
+    kernels::MatMulU4(run.pool, run.isa, args);
+  } else {
+    kernels::MatMulI8Args args;
+    args.a = MatrixOf<int8_t>(rows, 0);
+    args.panels = {weight.panels_.Data<int8_t>(), sums, weight.k_, weight.n_, weight.tile_};
+    args.tile = weight.tile_;
+    args.epilogue = epilogue;
+    args.out = OutputOf(out, 0);
+    args.arena = &run.arena;
+    kernels::MatMulI8(run.pool, run.isa, args);
+  }
+  if (run.macs != nullptr) run.macs->integer += rows.size() * weight.n_;
+  const DotOperand like = QArray{right.side.values, weight.scale_, std::nullopt, weight.format_};
+  return CastTo(out.Reshape(shape), DotResultDType(lhs, like, preferred));
+}
+
+}  // namespace octavo::quant

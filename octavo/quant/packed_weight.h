@@ -1,0 +1,53 @@
+// A frozen weight as the integer kernels stream it: packed once, multiplied many times, by one row as by a thousand,
+// with the bits of the fast dot. int8 codes take a byte each, codes of 2 … 4 bits half a byte. Made when weights are
+// loaded or after an optimizer step; used by serving. Not for training products of changing operands, which pack as
+// they go.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "octavo/quant/dot.h"
+#include "octavo/quant/run.h"
+
+namespace octavo::quant {
+
+class PackedWeight {
+ public:
+  // Whether the kernels take it: integer codes in bytes, an f32 or bf16 scale that is constant or tiled on a single
+  // contracted axis.
+  static bool Packs(const QArray& weight, const std::vector<int>& contract);
+
+  // `contract` lists the axes that products sum over; the others stay, in their order. A usage error unless Packs.
+  PackedWeight(const Run& run, const QArray& weight, std::vector<int> contract);
+
+  const Shape& shape() const { return shape_; }  // of the weight as given
+  DType dtype() const { return scale_.dtype(); }
+  int64_t tile() const { return tile_; }  // along K; 0: none
+  int64_t bytes() const;                  // of panels, scales and zero points
+  bool four_bits() const { return four_bits_; }
+
+  // The array it was made from.
+  QArray Unpacked() const;
+
+ private:
+  friend Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
+                          const PackedWeight& weight, std::optional<DType> preferred);
+
+  Shape shape_;
+  std::vector<int> contract_;
+  Format format_;
+  bool four_bits_;
+  int64_t k_ = 0, n_ = 0, tile_ = 0;
+  Tensor panels_, col_sums_;          // u8 or i8 bytes; i32
+  Tensor scale_;                      // as given
+  std::optional<Tensor> zero_point_;  // as given
+};
+
+// lhs [..., K axes, ...] (codes, or quantized per row, tiles like the weight's or none) times the weight:
+// [lhs free…, weight free…]. The bits of FastDot with the array that was packed.
+Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
+                 const PackedWeight& weight, std::optional<DType> preferred = std::nullopt);
+
+}  // namespace octavo::quant
