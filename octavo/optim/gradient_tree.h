@@ -1,0 +1,50 @@
+// The sum of the gradients of all canonical shards, always by the same binary tree over the shard's index:
+// ((0 + 1) + (2 + 3)) + … Shards may run one after the other, in several accumulation steps or on several ranks; the
+// additions are the same ones, so the bits are too. At most log2(shards) + 1 sets of gradients are alive. Used by the
+// trainer, once per step; it knows names and masks of parameters as little as their meaning.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "octavo/base/thread_pool.h"
+#include "octavo/dist/communicator.h"
+#include "octavo/kernels/isa.h"
+#include "octavo/tensor/tensor.h"
+
+namespace octavo::optim {
+
+// One gradient per parameter, f32; an undefined tensor is a gradient of zero.
+using Gradients = std::vector<Tensor>;
+
+class GradientTree {
+ public:
+  GradientTree(ThreadPool& pool, kernels::Isa isa, int64_t shards) : pool_(pool), isa_(isa), shards_(shards) {}
+
+  // Shards come in ascending order. Takes the tensors: a contiguous one that nothing else shares is summed in place.
+  void Add(int64_t shard, Gradients gradients);
+
+  // The whole sum. Rank r of n must have added the shards [r * shards / n, (r + 1) * shards / n).
+  Gradients Finish(Communicator& communicator);
+
+ private:
+  // The sum over shards [begin, begin + 2^level).
+  struct Node {
+    int64_t begin;
+    int level;
+    Gradients gradients;
+  };
+
+  static bool Joins(const Node& left, const Node& right);
+  void Push(std::vector<Node>& nodes, Node node) const;
+  void Join(Gradients& into, Gradients from) const;
+  Gradients Collapse(std::vector<Node>& nodes) const;
+  Gradients Exchange(Communicator& communicator);
+
+  ThreadPool& pool_;
+  kernels::Isa isa_;
+  int64_t shards_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace octavo::optim
