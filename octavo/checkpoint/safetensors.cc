@@ -101,6 +101,7 @@ class EntryReader {
     Placed placed;
     placed.tensor.name = name_;
     const DTypeRow& row = ReadDType(Field(entry, "dtype"));
+    placed.tensor.type = row.name;
     placed.tensor.dtype = row.dtype;
     placed.tensor.format = row.format;
     placed.tensor.packed = row.bits < 8;
@@ -207,6 +208,20 @@ void CheckCover(std::vector<EntryReader::Placed>& placed, uint64_t data_size, co
 }
 
 }  // namespace
+
+std::string_view SafetensorsType(DType dtype, std::optional<Format> format) {
+  for (const DTypeRow& row : kDTypes) {
+    if (format ? row.format == format : !row.format && row.dtype == dtype) return row.name;
+  }
+  ThrowUsage("safetensors files have no type for {}", Info(*format).name);
+}
+
+int SafetensorsBits(std::string_view type) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.name == type) return row.bits;
+  }
+  ThrowFile("unknown safetensors type '{}'", type);
+}
 
 SafetensorsContent ParseSafetensors(std::span<const std::byte> bytes, const std::string& file) {
   const Parts parts = Cut(bytes, file);

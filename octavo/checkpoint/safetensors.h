@@ -31,6 +31,7 @@ static_assert(std::endian::native == std::endian::little, "the data of a safeten
 // One tensor of a file. `bytes` points into the mapping and may be unaligned: copy before use (CopyAs).
 struct StoredTensor {
   std::string name;
+  std::string_view type;         // as the file spells it: "F32", "F8_E4M3", …
   DType dtype;                   // of one stored element; u8 for small floats
   std::optional<Format> format;  // set for F8_*, F6_* and F4: what a code means
   bool packed = false;           // F6_* and F4 share bytes (see numerics/pack.h)
@@ -48,6 +49,12 @@ struct StoredTensor {
     return elements;
   }
 };
+
+// How a safetensors file spells a type: "F32", "BF16", "F8_E4M3", … Without a format it is that of plain elements.
+// A format that the files have no name for (int4, nf4) is a usage error: store its codes as I8 or U8.
+std::string_view SafetensorsType(DType dtype, std::optional<Format> format = std::nullopt);
+// Bits of one element of a type; a file error for an unknown name.
+int SafetensorsBits(std::string_view type);
 
 // What a file holds.
 struct SafetensorsContent {
