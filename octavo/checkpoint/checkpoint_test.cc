@@ -143,6 +143,42 @@ TEST(Checkpoint, EveryCorruptionAndTruncationIsDetected) {
   EXPECT_EQ(ProblemOf(folder / "1"), "");
 }
 
+// The example of docs/formats/checkpoint.md, byte for byte.
+TEST(Checkpoint, WritesTheDocumentedBytes) {
+  const TempFolder folder;
+  CheckpointContent content;
+  content.kind = "params";
+  content.step = 20;
+  content.config = "run_name: x\n";
+  content.parameters = {
+      {"decoder/decoder_norm/scale", Tensor::FromValues<float>({2}, DType::kF32, std::vector<float>{1, 0.5f})}};
+  WriteCheckpoint(folder / "20", content);
+  std::string hex;
+  for (const char c : Read(folder / "20/model-00001-of-00001.safetensors")) {
+    hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  }
+  std::string documented, line;
+  std::ifstream page(fs::path(OCTAVO_SOURCE_DIR) / "docs/formats/checkpoint.md");
+  std::string manifest;
+  bool in_manifest = false;
+  while (std::getline(page, line)) {
+    if (line.size() > 58 && line[8] == ':' && line.starts_with("0000")) {
+      for (const char c : line.substr(10, 48)) {
+        if (c != ' ') documented += c;
+      }
+    }
+    if (line.starts_with("{\"digest\"")) in_manifest = true;
+    if (line == "```") in_manifest = false;
+    if (in_manifest) manifest += line + "\n";
+  }
+  EXPECT_EQ(hex, documented);
+  // The manifest names the program's version, so it is compared by content; its digest must be right too.
+  const Manifest written = Checkpoint(folder / "20").manifest(), read = ParseManifest(manifest, "the page");
+  EXPECT_EQ(read.Bits(), written.Bits());
+  EXPECT_EQ(read.files.begin()->second.header_digest, written.files.begin()->second.header_digest);
+  EXPECT_EQ(read.config, written.config);
+}
+
 TEST(Checkpoint, ManifestIsRefusedWhenNewerOrLeadingElsewhere) {
   Manifest manifest;
   manifest.kind = "params";

@@ -18,6 +18,13 @@ constexpr size_t kDigestSize = 32;
 
 std::string DigestOf(std::string_view text) { return DigestHex(std::as_bytes(std::span(text))); }
 
+std::string Dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// One entry of an object, on a line of its own.
+std::string Line(const std::string& name, const Json& value) {
+  return fmt::format("\n  {}: {}", Dump(name), Dump(value));
+}
+
 // Strict access to one object of the manifest.
 class Fields {
  public:
@@ -101,26 +108,28 @@ std::string Manifest::Bits(std::string_view prefix) const {
 }
 
 std::string ManifestText(const Manifest& manifest) {
-  Json files = Json::object(), tensors = Json::object();
+  std::string rest;
+  const auto field = [&rest](const char* key, const Json& value) {
+    rest += fmt::format(" \"{}\": {},\n", key, Dump(value));
+  };
+  field("format", "octavo-checkpoint");
+  field("version", kManifestVersion);
+  field("kind", manifest.kind);
+  field("step", manifest.step);
+  field("producer", manifest.producer);
+  field("bits", manifest.Bits());
+  field("config", manifest.config);
+  field("recipe", manifest.recipe);
+  field("data", manifest.data_state);
+  std::vector<std::string> files, tensors;
   for (const auto& [name, file] : manifest.files) {
-    files[name] = {{"bytes", file.bytes}, {"header_digest", file.header_digest}};
+    files.push_back(Line(name, {{"bytes", file.bytes}, {"header_digest", file.header_digest}}));
   }
   for (const auto& [name, tensor] : manifest.tensors) {
-    tensors[name] = {{"file", tensor.file}, {"dtype", tensor.type}, {"shape", tensor.shape}, {"digest", tensor.digest}};
+    tensors.push_back(Line(
+        name, {{"file", tensor.file}, {"dtype", tensor.type}, {"shape", tensor.shape}, {"digest", tensor.digest}}));
   }
-  const Json body = {{"format", "octavo-checkpoint"},
-                     {"version", kManifestVersion},
-                     {"kind", manifest.kind},
-                     {"step", manifest.step},
-                     {"producer", manifest.producer},
-                     {"bits", manifest.Bits()},
-                     {"config", manifest.config},
-                     {"recipe", manifest.recipe},
-                     {"data", manifest.data_state},
-                     {"files", files},
-                     {"tensors", tensors}};
-  // Readable by people, and one JSON object: the body's opening brace gives way to the line with the digest.
-  const std::string rest = body.dump(1, ' ', false, Json::error_handler_t::replace).substr(2) + "\n";
+  rest += fmt::format(" \"files\": {{{}}},\n \"tensors\": {{{}}}}}\n", fmt::join(files, ","), fmt::join(tensors, ","));
   return fmt::format("{}{}{}{}", kDigestBegin, DigestOf(rest), kDigestEnd, rest);
 }
 
