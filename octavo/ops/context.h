@@ -17,7 +17,11 @@
 namespace octavo::ops {
 
 class Interceptor;
+class Profile;
 class StateStore;
+struct AuxLosses;
+struct RematPolicy;
+struct Rows;
 class Tape;
 class UpdateSink;
 
@@ -32,7 +36,12 @@ struct Context {
   Tape* tape = nullptr;                // null: inference
   const StateStore* state = nullptr;   // read-only during a step
   UpdateSink* updates = nullptr;       // null: state does not change (evaluation, replay)
-  RngKey key{};
+  const RematPolicy* remat = nullptr;  // null: nothing is computed again in the backward pass
+  const Rows* rows = nullptr;          // the sequences of this call; null: one sequence
+  Profile* profile = nullptr;          // null: nothing is timed
+  AuxLosses* aux = nullptr;            // where layers leave their own losses; null: not wanted
+  RngKey key{};                        // of the run and the step; ops fold in their site
+  bool training = false;               // dropout is on
   ModelId model = 0;
 
   // The site of the next op of this kind in the current module, and counts it.

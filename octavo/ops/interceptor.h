@@ -53,6 +53,9 @@ class Interceptor {
   virtual ~Interceptor() = default;
   virtual std::optional<Var> Dot(Context&, const DotCall&) { return std::nullopt; }
   virtual std::optional<Var> RaggedDot(Context&, const RaggedCall&) { return std::nullopt; }
+  // A dot that an op computes inside itself (a norm's scale, the products of attention, the one-hot product of an
+  // embedding): it has a site, but it cannot be answered. Who must change its numbers throws.
+  virtual void Fused(Context&, const DotCall&) {}
 };
 
 }  // namespace octavo::ops
