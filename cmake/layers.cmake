@@ -4,6 +4,12 @@ include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 file(GLOB recipes CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/octavo/quant/recipes/*.yml)
 embed_files(${PROJECT_BINARY_DIR}/generated/recipe_files.cc RecipeFiles ${recipes})
 set(OCTAVO_GENERATED_quant ${PROJECT_BINARY_DIR}/generated/recipe_files.cc)
+file(GLOB configs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/octavo/config/*.yml)
+embed_files(${PROJECT_BINARY_DIR}/generated/config_files.cc EmbeddedConfigs ${configs})
+file(GLOB models CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/octavo/config/models/*.yml)
+embed_files(${PROJECT_BINARY_DIR}/generated/model_files.cc EmbeddedModels ${models})
+set(OCTAVO_GENERATED_config ${PROJECT_BINARY_DIR}/generated/config_files.cc
+  ${PROJECT_BINARY_DIR}/generated/model_files.cc)
 
 file(STRINGS ${PROJECT_SOURCE_DIR}/LAYERS.txt layer_lines)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/LAYERS.txt)

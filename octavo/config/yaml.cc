@@ -3,6 +3,8 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -30,6 +32,40 @@ std::string WithoutUnderscores(const std::string& text) {
     if (!between_digits) result += text[i];
   }
   return result;
+}
+
+bool IsNumberText(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// True for text that means itself without quotes, wherever it stands.
+bool IsPlain(const std::string& text) {
+  if (IsNullWord(text)) return false;
+  if (IsNumberText(text)) return true;
+  return text[0] != '-' && std::all_of(text.begin(), text.end(), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
+         });
+}
+
+// Single quotes where they can say it, double quotes with escapes for control characters.
+std::string Quoted(const std::string& text) {
+  const bool control =
+      std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+  std::string result(1, control ? '"' : '\'');
+  for (const char c : text) {
+    if (!control) {
+      result += c == '\'' ? "''" : std::string(1, c);
+    } else if (c == '\n') {
+      result += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      result += fmt::format("\\x{:02x}", static_cast<int>(c));
+    } else {
+      result += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+    }
+  }
+  return result + result[0];
 }
 
 }  // namespace
@@ -141,6 +177,28 @@ Yaml Yaml::Parse(std::string_view text, std::string_view source) {
   }
 }
 
+Yaml Yaml::Null(std::string_view source) {
+  Yaml node;
+  node.line_ = 0;
+  node.source_ = source;
+  return node;
+}
+
+Yaml Yaml::Scalar(std::string_view text, bool quoted, std::string_view source) {
+  Yaml node = Null(source);
+  node.kind_ = Kind::kScalar;
+  node.scalar_ = text;
+  node.quoted_ = quoted;
+  return node;
+}
+
+Yaml Yaml::List(std::vector<Yaml> items, std::string_view source) {
+  Yaml node = Null(source);
+  node.kind_ = Kind::kList;
+  node.items_ = std::move(items);
+  return node;
+}
+
 const Yaml* Yaml::Find(std::string_view key) const {
   for (const auto& [name, value] : fields_) {
     if (name == key) return &value;
@@ -148,7 +206,18 @@ const Yaml* Yaml::Find(std::string_view key) const {
   return nullptr;
 }
 
-std::string Yaml::Where() const { return fmt::format("{}:{}", source_, line_); }
+std::string Yaml::Where() const { return line_ == 0 ? source_ : fmt::format("{}:{}", source_, line_); }
+
+std::string Yaml::Flow() const {
+  if (kind_ == Kind::kNull) return "None";
+  if (kind_ == Kind::kScalar) return quoted_ || !IsPlain(scalar_) ? Quoted(scalar_) : scalar_;
+  std::string text = kind_ == Kind::kList ? "[" : "{";
+  for (const Yaml& item : items_) text += (text.size() > 1 ? ", " : "") + item.Flow();
+  for (const auto& [key, value] : fields_) {
+    text += fmt::format("{}{}: {}", text.size() > 1 ? ", " : "", IsPlain(key) ? key : Quoted(key), value.Flow());
+  }
+  return text + (kind_ == Kind::kList ? "]" : "}");
+}
 
 void Yaml::ThrowExpected(std::string_view what, std::string_view expected) const {
   const std::string found = kind_ == Kind::kNull   ? "nothing"

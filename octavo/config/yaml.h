@@ -1,5 +1,5 @@
 // YAML read strictly: a plain tree with line numbers. Duplicate keys, anchors, aliases and tags are errors; depth and
-// size are bounded before anything is built. Used for configs, rules and recipes. It does not write YAML.
+// size are bounded before anything is built. Used for configs, rules and recipes. Writes values back on one line.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,11 @@ class Yaml {
   // `source` names the text in errors ("my_rules.yml"). Empty text is null. One document only.
   static Yaml Parse(std::string_view text, std::string_view source);
 
+  // Values that come from elsewhere than a text of YAML: `source` is what Where() says.
+  static Yaml Null(std::string_view source);
+  static Yaml Scalar(std::string_view text, bool quoted, std::string_view source);
+  static Yaml List(std::vector<Yaml> items, std::string_view source);
+
   Kind kind() const { return kind_; }
   bool is_null() const { return kind_ == Kind::kNull; }
   int line() const { return line_; }  // from 1
@@ -33,7 +38,11 @@ class Yaml {
   bool Bool(std::string_view what) const;
   bool quoted() const { return quoted_; }
 
-  // "rules.yml:12"
+  // The value on one line, such that Parse gives it back: {a: [1, 'x y']}. Equal values have equal lines.
+  std::string Flow() const;
+
+  const std::string& Source() const { return source_; }
+  // "rules.yml:12"; the bare source for values that come from elsewhere
   std::string Where() const;
 
  private:
