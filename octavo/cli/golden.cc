@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "octavo/base/error.h"
@@ -14,44 +15,76 @@ namespace fs = std::filesystem;
 // Without --verbose: enough to see what is wrong, not a screen full.
 constexpr int kShownFailures = 5;
 
-// What there is to run in a folder: indexes, and folders with a form of their own (the folder itself, or any in it).
-struct GoldenParts {
-  std::vector<fs::path> indexes;
-  std::vector<std::pair<fs::path, GoldenFolderKind>> folders;
+// One thing to run: an index <group>.json, or a folder with a form of its own (kind), or one whose form nobody knows.
+struct GoldenPart {
+  fs::path path;
+  std::string name;  // for the report: relative to the folder asked for
+  std::optional<GoldenFolderKind> kind = std::nullopt;
+  bool is_index = false;
+  bool inner = false;  // in a folder inside the one asked for
 };
 
-void FindFolders(const fs::path& folder, const std::vector<GoldenFolderKind>& kinds, GoldenParts* parts) {
-  for (const GoldenFolderKind& kind : kinds) {
-    if (!kind.accepts(folder)) continue;
-    parts->folders.emplace_back(folder, kind);
-    return;
-  }
-  std::vector<fs::path> inner;
+// The .json files of a folder; with `paired` those that have a .safetensors of the same name.
+std::vector<fs::path> IndexesIn(const fs::path& folder, bool paired) {
+  std::vector<fs::path> indexes;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory()) inner.push_back(entry.path());
+    if (entry.path().extension() != ".json" || !entry.is_regular_file()) continue;
+    fs::path tensors = entry.path();
+    if (!paired || fs::exists(tensors.replace_extension(".safetensors"))) indexes.push_back(entry.path());
   }
-  std::sort(inner.begin(), inner.end());
-  for (const fs::path& one : inner) FindFolders(one, kinds, parts);
+  std::sort(indexes.begin(), indexes.end());
+  return indexes;
 }
 
-GoldenParts FindParts(const fs::path& folder) {
+// True for files by which reference data is known, whatever they hold.
+bool HoldsReferenceData(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string stem = entry.path().stem().string();
+    if (entry.is_regular_file() && (stem == "cases" || stem == "expected" || stem == "manifest")) return true;
+  }
+  return false;
+}
+
+void FindParts(const fs::path& folder, const fs::path& root, const std::vector<GoldenFolderKind>& kinds,
+               std::vector<GoldenPart>* parts) {
+  const bool inner = folder != root;
+  const fs::path relative = folder.lexically_relative(root);
+  const std::string name =
+      inner ? relative.generic_string() : fs::absolute(folder).lexically_normal().filename().string();
+  for (const GoldenFolderKind& kind : kinds) {
+    if (!kind.accepts(folder)) continue;
+    parts->push_back({.path = folder, .name = name, .kind = kind, .inner = inner});
+    return;
+  }
+  const std::vector<fs::path> indexes = IndexesIn(folder, inner);
+  for (const fs::path& index : indexes) {
+    const std::string stem = index.stem().string();
+    parts->push_back({.path = index, .name = inner ? name + "/" + stem : stem, .is_index = true, .inner = inner});
+  }
+  if (inner && indexes.empty() && HoldsReferenceData(folder)) {
+    parts->push_back({.path = folder, .name = name, .inner = true});
+  }
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory()) folders.push_back(entry.path());
+  }
+  std::sort(folders.begin(), folders.end());
+  for (const fs::path& one : folders) FindParts(one, root, kinds, parts);
+}
+
+std::vector<GoldenPart> FindParts(fs::path folder) {
+  if (!folder.has_filename()) folder = folder.parent_path();  // "a/b/"
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     throw Error(ErrorCode::kFile, fmt::format("{} is not a folder", folder.string()),
                 "expected a folder of reference data: <group>.json with <group>.safetensors");
   }
-  GoldenParts parts;
-  FindFolders(folder, GoldenFolderKinds(), &parts);
-  if (parts.folders.empty() || parts.folders[0].first != folder) {
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      if (entry.path().extension() == ".json" && entry.is_regular_file()) parts.indexes.push_back(entry.path());
-    }
-  }
-  if (parts.indexes.empty() && parts.folders.empty()) {
+  std::vector<GoldenPart> parts;
+  FindParts(folder, folder, GoldenFolderKinds(), &parts);
+  if (parts.empty()) {
     throw Error(ErrorCode::kFile, fmt::format("{} holds no reference data", folder.string()),
                 "expected files <group>.json with <group>.safetensors");
   }
-  std::sort(parts.indexes.begin(), parts.indexes.end());
   return parts;
 }
 
@@ -112,31 +145,44 @@ std::vector<std::string> RunGoldenCase(const GoldenCase& golden, const std::vect
                        : fmt::format("a kind of case that is not known: {}", call.substr(0, 120))};
 }
 
-int RunGolden(const GoldenOptions& options, ThreadPool& pool, Log& log,
-              const std::function<void(std::string_view)>& print) {
-  const GoldenParts parts = FindParts(options.folder);
-  const std::vector<GoldenKind> kinds = GoldenKinds();
-  size_t widest = 0;
-  for (const fs::path& file : parts.indexes) widest = std::max(widest, file.stem().string().size());
-  for (const auto& [folder, kind] : parts.folders) widest = std::max(widest, folder.filename().string().size());
-  Tally tally(options.verbose, widest, log, print);
-  for (const fs::path& file : parts.indexes) {
-    const GoldenGroup group(file);
+namespace {
+
+void RunPart(const GoldenPart& part, const std::vector<GoldenKind>& kinds, ThreadPool& pool, Tally& tally) {
+  if (part.is_index) {
+    const GoldenGroup group(part.path);
     for (const GoldenCase& golden : group.cases()) {
       const std::vector<std::string> failures = RunGoldenCase(golden, kinds, pool);
       if (failures.empty())
         tally.Pass();
       else
-        tally.Fail(group.name(), golden.name(), failures);
+        tally.Fail(part.name, golden.name(), failures);
     }
-    tally.EndGroup(group.name());
-  }
-  for (const auto& [folder, kind] : parts.folders) {
-    const GoldenFolderResult result = kind.run(folder, pool);
-    const std::string group = folder.filename().string();
+  } else if (part.kind) {
+    const GoldenFolderResult result = part.kind->run(part.path, pool);
     tally.Pass(result.passed);
-    for (const auto& failure : result.failures) tally.Fail(group, failure.name, {failure.problem});
-    tally.EndGroup(group);
+    for (const auto& failure : result.failures) tally.Fail(part.name, failure.name, {failure.problem});
+  } else {
+    tally.Fail(part.name, "the folder", {"no runner for reference data of this form"});
+  }
+}
+
+}  // namespace
+
+int RunGolden(const GoldenOptions& options, ThreadPool& pool, Log& log,
+              const std::function<void(std::string_view)>& print) {
+  const std::vector<GoldenPart> parts = FindParts(options.folder);
+  const std::vector<GoldenKind> kinds = GoldenKinds();
+  size_t widest = 0;
+  for (const GoldenPart& part : parts) widest = std::max(widest, part.name.size());
+  Tally tally(options.verbose, widest, log, print);
+  for (const GoldenPart& part : parts) {
+    try {
+      RunPart(part, kinds, pool, tally);
+    } catch (const Error& error) {
+      if (!part.inner) throw;
+      tally.Fail(part.name, "the folder", {error.what()});
+    }
+    tally.EndGroup(part.name);
   }
   return tally.Finish();
 }

@@ -89,7 +89,9 @@ struct GoldenFolderKind {
 };
 
 std::vector<GoldenFolderKind> GoldenFolderKinds();
-GoldenFolderKind TemplateFolderKind();  // golden_templates.cc: chat templates
+GoldenFolderKind TemplateFolderKind();   // golden_templates.cc: chat templates
+GoldenFolderKind TokenizerFolderKind();  // golden_tokenizers.cc: ids, offsets, decoded text
+GoldenFolderKind TokenListFolderKind();  // golden_tokenizers_lists.cc: texts and lines of ids
 
 // The failures of one case; empty when it passed. Errors that a kind throws are failures.
 std::vector<std::string> RunGoldenCase(const GoldenCase& golden, const std::vector<GoldenKind>& kinds,
@@ -100,9 +102,10 @@ struct GoldenOptions {
   bool verbose = false;  // every failing case, not only the first few
 };
 
-// Runs all groups of a folder, and all folders in it that a folder kind knows, in the order of their names. Prints one
-// line per group and, last, "N passed, M failed"; details of failures go to the log. Returns 0, or 1 when a case
-// failed. A malformed file is a file error.
+// Runs all groups of a folder and of the folders in it, in the order of their names; a folder in it that holds
+// reference data of a form that nobody knows is one failure. Prints one line per group and, last, "N passed, M failed";
+// details of failures go to the log. Returns 0, or 1 when a case failed. A malformed file of the folder itself is a
+// file error, in folders inside it a failure.
 int RunGolden(const GoldenOptions& options, ThreadPool& pool, Log& log,
               const std::function<void(std::string_view)>& print);
 

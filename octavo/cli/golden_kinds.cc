@@ -11,6 +11,8 @@ std::vector<GoldenKind> GoldenKinds() {
   return all;
 }
 
-std::vector<GoldenFolderKind> GoldenFolderKinds() { return {TemplateFolderKind()}; }
+std::vector<GoldenFolderKind> GoldenFolderKinds() {
+  return {TemplateFolderKind(), TokenizerFolderKind(), TokenListFolderKind()};
+}
 
 }  // namespace octavo
