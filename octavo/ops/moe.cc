@@ -36,6 +36,8 @@ kernels::RouterSpec SpecOf(const RouterOptions& options, int64_t experts) {
   spec.top_k = options.top_k;
   spec.groups = options.groups;
   spec.top_groups = options.top_groups;
+  spec.group_score =
+      options.score == RouterScore::kSigmoid ? kernels::GroupScore::kTopTwoSum : kernels::GroupScore::kMax;
   spec.normalize = options.normalize;
   spec.scale = static_cast<float>(options.scale);
   return spec;
@@ -180,6 +182,7 @@ Var CombineExperts(Context& context, const Var& y, const Var& weight) {
     const Operand first = Activation(y), second = Activation(weight);
     const DotCall call{site, second, first, parsed.dims, kEquation};
     if (std::optional<Var> answer = context.interceptor->Dot(context, call)) {
+      if (answer->value.is_meta()) return Var(Tensor::Meta({y.shape()[0], y.shape()[2]}, y.dtype()));
       return Permute(context, *answer, parsed.order);
     }
   }

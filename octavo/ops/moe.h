@@ -20,8 +20,10 @@ enum class RouterScore : uint8_t {
 struct RouterOptions {
   RouterScore score = RouterScore::kSoftmaxOfTopK;
   int64_t top_k = 1;
-  int64_t groups = 1, top_groups = 1;  // only experts of the best groups can be chosen; best by the sum of its top two
-  bool normalize = false;              // chosen weights add up to 1
+  // Only experts of the best groups can be chosen. A group is as good as its best expert under softmax scoring, as the
+  // sum of its best two under sigmoid scoring (the papers of deepseek v2 and v3).
+  int64_t groups = 1, top_groups = 1;
+  bool normalize = false;  // chosen weights add up to 1
   double scale = 1;
 };
 
@@ -50,8 +52,8 @@ Var CombineExperts(Context& context, const Var& y, const Var& weight);
 // weight [R, top_k] at its expert's place in [R, E], 0 elsewhere: what dense experts are weighed by.
 Var SpreadWeights(Context& context, const Routing& routing, int64_t experts);
 
-// factor * mean over sequences b and experts e of (share of b's tokens that chose e) * (mean probability of e in b):
-// f32
+// [1]: factor * mean over sequences b and experts e of (share of b's tokens that chose e) * (mean probability of e in
+// b): f32
 // []. logits [B, T, E], expert i32 [B * T, top_k]. Probabilities: the softmax of the logits; under sigmoid scoring the
 // scores divided by their sum. The choice gets no gradient.
 Var BalanceLoss(Context& context, const Var& logits, const Tensor& expert, RouterScore score, double factor);
