@@ -30,7 +30,7 @@ std::string MainHelp() {
 
 std::span<const VerbSpec> Verbs() {
   static const std::vector<VerbSpec> verbs = {
-      PlanVerb(), LsVerb(), CpVerb(), DoctorVerb(), GoldenVerb(),
+      PlanVerb(), TokenizeVerb(), TokenizerVerb(), InspectVerb(), LsVerb(), CpVerb(), DoctorVerb(), GoldenVerb(),
   };
   return verbs;
 }

@@ -17,7 +17,10 @@ std::span<const VerbSpec> Verbs();
 VerbSpec CpVerb();
 VerbSpec DoctorVerb();
 VerbSpec GoldenVerb();
+VerbSpec InspectVerb();
 VerbSpec LsVerb();
 VerbSpec PlanVerb();
+VerbSpec TokenizeVerb();
+VerbSpec TokenizerVerb();
 
 }  // namespace octavo

@@ -7,6 +7,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/mapped_file.h"
+#include "octavo/text/gguf_vocab_file.h"
 #include "octavo/text/template_json.h"
 #include "octavo/text/template_lexer.h"
 
@@ -81,6 +82,24 @@ void ReadTemplateFiles(const fs::path& folder, ChatTemplateFiles* files) {
   if (!found.empty()) files->templates = std::move(found);
 }
 
+// False: the file is something else.
+bool ReadGguf(const fs::path& path, ChatTemplateFiles* files) {
+  const MappedFile file(path);
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (!LooksLikeGguf(bytes)) return false;
+  const GgufVocabulary vocabulary = ReadGgufVocabulary(bytes, path.string());
+  if (!vocabulary.chat_template.empty()) files->templates["default"] = vocabulary.chat_template;
+  const auto add = [&](const char* name, const std::optional<int64_t>& id) {
+    if (id && *id >= 0 && static_cast<uint64_t>(*id) < vocabulary.tokens.size())
+      files->special_tokens[name] = vocabulary.tokens[static_cast<size_t>(*id)];
+  };
+  add("bos_token", vocabulary.bos_id);
+  add("eos_token", vocabulary.eos_id);
+  add("unk_token", vocabulary.unknown_id);
+  add("pad_token", vocabulary.pad_id);
+  return true;
+}
+
 }  // namespace
 
 const std::string& ChatTemplateFiles::Choose(bool has_tools, std::string_view name) const {
@@ -101,7 +120,7 @@ ChatTemplateFiles ReadChatTemplateFiles(const fs::path& path) {
   if (!fs::is_directory(path)) {
     if (path.filename() == "tokenizer_config.json")
       ReadConfig(path, &files);
-    else
+    else if (!ReadGguf(path, &files))
       files.templates["default"] = ReadText(path, jinja::kMaxTemplateBytes);
     return files;
   }

@@ -1,6 +1,6 @@
 // The chat templates that a model folder brings, and the special tokens they print: chat_template.jinja with
-// additional_chat_templates/ beside it, or the key of tokenizer_config.json (one text or a list of named ones). GGUF
-// files carry the same text as tokenizer.chat_template; their reader is elsewhere.
+// additional_chat_templates/ beside it, or the key of tokenizer_config.json (one text or a list of named ones), or
+// tokenizer.chat_template of a GGUF file.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,8 @@ struct ChatTemplateFiles {
   const std::string& Choose(bool has_tools, std::string_view name = "") const;
 };
 
-// `path` is a model folder, a tokenizer_config.json, or a template file of any other name. A folder without templates
-// gives none. A malformed file is a file Error.
+// `path` is a model folder, a tokenizer_config.json, a GGUF file, or a template file of any other name. A folder
+// without templates gives none. A malformed file is a file Error.
 ChatTemplateFiles ReadChatTemplateFiles(const std::filesystem::path& path);
 
 }  // namespace octavo::text

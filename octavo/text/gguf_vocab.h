@@ -1,5 +1,5 @@
-// Tokenizers of GGUF files, from the arrays of their tokenizer.ggml.* keys. Reading the file is the checkpoint folder's
-// business; who has read it fills the struct. Used by the engine and the command line.
+// Tokenizers of GGUF files, from the arrays of their tokenizer.ggml.* keys; gguf_vocab_file.h fills the struct from a
+// file. Used by LoadTokenizer and the engine.
 #pragma once
 
 #include <memory>
@@ -25,6 +25,7 @@ struct GgufVocabulary {
   std::optional<int64_t> bos_id, eos_id, unknown_id, pad_id;  // .bos_token_id, …
   std::optional<bool> add_bos, add_eos;                       // .add_bos_token, …
   std::optional<bool> add_space_prefix, remove_extra_spaces;  // .add_space_prefix, .remove_extra_whitespaces
+  std::string chat_template;                                  // tokenizer.chat_template; not used by the tokenizer
 };
 
 // `name` begins error messages. Throws a file Error for arrays that do not fit each other and for kinds that are not

@@ -1,10 +1,13 @@
 // Finds out what a file or a directory holds and loads the tokenizer in it, with what tokenizer_config.json adds.
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
 #include "octavo/base/error.h"
+#include "octavo/base/mapped_file.h"
+#include "octavo/text/gguf_vocab_file.h"
 #include "octavo/text/sentencepiece.h"
 #include "octavo/text/tiktoken.h"
 #include "octavo/text/tokenizer.h"
@@ -32,7 +35,20 @@ std::optional<fs::path> FindTokenizerFile(const fs::path& folder) {
   std::sort(ranks.begin(), ranks.end());
   if (!ranks.empty()) return ranks[0];
   if (fs::is_regular_file(folder / "tiktoken.model", ignored)) return folder / "tiktoken.model";
+  std::vector<fs::path> models;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".gguf") models.push_back(entry.path());
+  }
+  if (models.size() == 1) return models[0];
   return std::nullopt;
+}
+
+// Looks at the first bytes only: such a file may be larger than memory.
+bool StartsLikeGguf(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  char magic[4];
+  return file != nullptr && std::fread(magic, 1, sizeof magic, file.get()) == sizeof magic &&
+         LooksLikeGguf({magic, sizeof magic});
 }
 
 // "bos_token": "<s>" or {"content": "<s>", …}.
@@ -94,6 +110,11 @@ std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path) {
     file = *found;
   }
   const std::string name = file.string();
+  if (StartsLikeGguf(name)) {
+    const MappedFile mapped(file);
+    const auto all = mapped.bytes();
+    return MakeGgufTokenizer(ReadGgufVocabulary({reinterpret_cast<const char*>(all.data()), all.size()}, name), name);
+  }
   const std::string bytes = ReadWholeFile(name, kMaxFile);
   std::optional<JsonValue> config;
   const fs::path config_path = file.parent_path() / "tokenizer_config.json";
@@ -101,10 +122,6 @@ std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path) {
     config = ParseJson(ReadWholeFile(config_path.string(), kMaxConfig), config_path.string());
   }
   std::unique_ptr<Tokenizer> tokenizer;
-  if (bytes.starts_with("GGUF")) {
-    throw Error(ErrorCode::kFile, fmt::format("{} is a GGUF model, not a tokenizer file", name),
-                "its vocabulary is read with the model; give the tokenizer.json it came from");
-  }
   if (file.extension() == ".json") {
     tokenizer = ParseTokenizerJson(bytes, name);
   } else if (LooksLikeTiktoken(bytes)) {
