@@ -10,6 +10,7 @@
 #include "octavo/quant/element.h"
 #include "octavo/quant/quantize.h"
 #include "octavo/quant/tile_runs.h"
+#include "octavo/quant/weight_cache.h"
 
 namespace octavo::quant {
 namespace {
@@ -86,15 +87,20 @@ DotOperand OperandOf(const Tensor& original, const std::optional<QArray>& quanti
   return original;
 }
 
-// The product of the codes in the accumulator, converted to `dtype`, times the two scales.
+// The product of the codes in the accumulator, converted to `dtype`, times the two scales. `packed`, if not null, is
+// the right side.
 Tensor ScaledProduct(const Run& run, const DotOperand& lhs, const DotOperand& rhs, const DotDims& dims,
-                     std::optional<DType> accumulator, DType dtype) {
+                     std::optional<DType> accumulator, DType dtype,
+                     const std::optional<PackedWeight>* packed = nullptr) {
   const DotParts left = PartsOf(kOp, lhs), right = PartsOf(kOp, rhs);
   const bool integers = IsInteger(left.side) && IsInteger(right.side);
   if (accumulator == DType::kI32 && !integers) {
     ThrowUsage("{}: an int32 accumulator needs integer codes on both sides", kOp);
   }
   if (integers) {
+    if (packed != nullptr && *packed && !run.reference && (*packed)->Takes(lhs, dims.lhs_contract)) {
+      return PackedDot(run, lhs, dims.lhs_contract, **packed, dtype);
+    }
     if (auto fused = TryFusedDot(run, left, right, dims, dtype)) return *fused;
   }
   Tensor acc = integers ? IntegerProduct(run, left.side, right.side, dims)
@@ -143,6 +149,16 @@ struct OneGradient {
   std::optional<QArray> g, other;
   std::optional<Tensor> noise;
 };
+
+// The integer product with the other operand on the left, which gives a weight's gradient without a transposed copy.
+// The scales are applied in the usual order, that of g first.
+std::optional<Tensor> TryTurned(const Run& run, const OneGradient& operands, const DotDims& dims, DType dtype) {
+  if (!operands.g || !operands.other) return std::nullopt;
+  const DotDims turned{dims.rhs_contract, dims.lhs_contract, dims.rhs_batch, dims.lhs_batch};
+  return TryFusedDot(run, PartsOf(kOp, *operands.other), PartsOf(kOp, *operands.g), turned, dtype,
+                     kernels::ScaleOrder::kColumnThenRow);
+}
+
 OneGradient GradientOf(bool for_lhs, const Run& run, const AqtResiduals& r, const AqtConfig& config, const Tensor& grad,
                        std::optional<RngKey> key) {
   const AqtProduct& product = for_lhs ? config.grad_lhs : config.grad_rhs;
@@ -171,11 +187,20 @@ OneGradient GradientOf(bool for_lhs, const Run& run, const AqtResiduals& r, cons
   OneGradient result;
   result.noise = GradientNoise(product, for_lhs ? 1 : 2, g.shape(), key);
   result.g = QuantizedOrNot(run, g, product.lhs, dims.lhs_contract, result.noise ? &*result.noise : nullptr);
-  result.other = QuantizedOrNot(run, y, product.rhs, dims.rhs_contract);
-  Tensor value =
-      ScaledProduct(run, OperandOf(g, result.g), OperandOf(y, result.other), dims, product.accumulator, grad.dtype());
-  if (product.local_shards > 0 && !axes.dims.lhs_contract.empty()) value = SumAxes(value, 0, 1);
-  result.value = value.Permute(axes.order).Contiguous();
+  const bool prepared = for_lhs && r.weight != nullptr && r.weight->again;
+  result.other = prepared ? r.weight->again : QuantizedOrNot(run, y, product.rhs, dims.rhs_contract);
+  const bool cut = product.local_shards > 0 && !axes.dims.lhs_contract.empty();
+  const auto finish = [&](Tensor value, const std::vector<int>& order) {
+    return (cut ? SumAxes(value, 0, 1) : value).Permute(order).Contiguous();
+  };
+  if (auto turned = for_lhs ? std::nullopt : TryTurned(run, result, dims, grad.dtype())) {
+    const int y_rank = r.lhs.rank();
+    result.value = finish(*turned, TurnedGradient(grad.rank(), y_rank, axes).order);
+  } else {
+    result.value = finish(ScaledProduct(run, OperandOf(g, result.g), OperandOf(y, result.other), dims,
+                                        product.accumulator, grad.dtype(), prepared ? &r.weight->backward : nullptr),
+                          axes.order);
+  }
   const AqtNumerics& forward = (for_lhs ? config.forward.lhs : config.forward.rhs).numerics;
   const std::optional<QArray>& own = for_lhs ? r.lhs_q : r.rhs_q;
   if (forward.clip_gradient && own && forward.kind == AqtNumerics::Kind::kInteger) {
@@ -196,37 +221,63 @@ Tensor SumTiles(const Tensor& out, const DotDims& outer, const AqtConfig& config
 
 }  // namespace
 
+PreparedWeight AqtPrepareWeight(const Run& run, const Tensor& rhs, const DotDims& dims, const AqtConfig& config,
+                                bool backward) {
+  const ScopedFloatMode mode;
+  PreparedWeight result{AqtFreeze(run, rhs, dims, config), {}, {}, {}, {}};
+  if (config.tile > 0 || !dims.rhs_batch.empty()) return result;
+  if (PackedWeight::Packs(result.array, dims.rhs_contract))
+    result.forward.emplace(run, result.array, dims.rhs_contract);
+  const AqtProduct& product = config.grad_lhs;
+  if (!backward || product.use_forward_quant || product.local_shards > 0) return result;
+  const std::vector<int> contract = FreeAxes(rhs.rank(), dims.rhs_contract, {});
+  result.again = QuantizedOrNot(run, rhs, product.rhs, contract);
+  if (result.again && PackedWeight::Packs(*result.again, contract)) {
+    result.backward.emplace(run, *result.again, contract);
+  }
+  return result;
+}
+
 AqtForward AqtDotGeneral(const Run& run, const Tensor& lhs, const Tensor& rhs, const DotDims& dims,
-                         const AqtConfig& config) {
+                         const AqtConfig& config, std::shared_ptr<const PreparedWeight> weight) {
   CheckDot(kOp, lhs.shape(), rhs.shape(), dims);
   if (lhs.dtype() != rhs.dtype()) ThrowUsage("{}: lhs is {}, rhs {}", kOp, lhs.ToString(), rhs.ToString());
   const ScopedFloatMode mode;
   const Operands tiled = Tiled(lhs, rhs, dims, config);
-  AqtResiduals r{tiled.lhs, tiled.rhs, std::nullopt, std::nullopt, tiled.dims, dims, lhs.shape(), rhs.shape()};
+  AqtResiduals r{tiled.lhs, tiled.rhs,   std::nullopt, std::nullopt,     tiled.dims,
+                 dims,      lhs.shape(), rhs.shape(),  std::move(weight)};
   r.lhs_q = QuantizedOrNot(run, r.lhs, config.forward.lhs, r.dims.lhs_contract);
-  r.rhs_q = QuantizedOrNot(run, r.rhs, config.forward.rhs, r.dims.rhs_contract);
-  const Tensor out = ScaledProduct(run, OperandOf(r.lhs, r.lhs_q), OperandOf(r.rhs, r.rhs_q), r.dims,
-                                   config.forward.accumulator, lhs.dtype());
+  r.rhs_q = r.weight != nullptr ? std::optional<QArray>(r.weight->array)
+                                : QuantizedOrNot(run, r.rhs, config.forward.rhs, r.dims.rhs_contract);
+  const Tensor out =
+      ScaledProduct(run, OperandOf(r.lhs, r.lhs_q), OperandOf(r.rhs, r.rhs_q), r.dims, config.forward.accumulator,
+                    lhs.dtype(), r.weight != nullptr ? &r.weight->forward : nullptr);
   return {SumTiles(out, dims, config), std::move(r)};
 }
 
 AqtGradients AqtDotGeneralBackward(const Run& run, const AqtResiduals& residuals, const AqtConfig& config,
-                                   const Tensor& grad, std::optional<RngKey> key) {
+                                   const Tensor& grad, std::optional<RngKey> key, Wanted wanted) {
   const ScopedFloatMode mode;
   const Shape expected = DotShape(kOp, residuals.lhs_shape, residuals.rhs_shape, residuals.outer_dims);
   if (grad.shape() != expected) ThrowUsage("{}: the gradient is {}, the output was {}", kOp, grad.shape(), expected);
   // Each tile sees the whole gradient of the sum.
   const Tensor g = grad.BroadcastTo(DotShape(kOp, residuals.lhs.shape(), residuals.rhs.shape(), residuals.dims));
-  OneGradient left = GradientOf(true, run, residuals, config, g, key);
-  OneGradient right = GradientOf(false, run, residuals, config, g, key);
-  return {left.value.Reshape(residuals.lhs_shape),
-          right.value.Reshape(residuals.rhs_shape),
-          std::move(left.g),
-          std::move(left.other),
-          std::move(right.g),
-          std::move(right.other),
-          std::move(left.noise),
-          std::move(right.noise)};
+  AqtGradients result;
+  if (wanted.lhs) {
+    OneGradient left = GradientOf(true, run, residuals, config, g, key);
+    result.lhs = left.value.Reshape(residuals.lhs_shape);
+    result.lhs_g = std::move(left.g);
+    result.lhs_other = std::move(left.other);
+    result.lhs_noise = std::move(left.noise);
+  }
+  if (wanted.rhs) {
+    OneGradient right = GradientOf(false, run, residuals, config, g, key);
+    result.rhs = right.value.Reshape(residuals.rhs_shape);
+    result.rhs_g = std::move(right.g);
+    result.rhs_other = std::move(right.other);
+    result.rhs_noise = std::move(right.noise);
+  }
+  return result;
 }
 
 QArray AqtFreeze(const Run& run, const Tensor& rhs, const DotDims& dims, const AqtConfig& config) {

@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "octavo/base/rng.h"
 #include "octavo/quant/dot.h"
+#include "octavo/quant/dot_qt.h"
 #include "octavo/quant/run.h"
 #include "octavo/tensor/qarray.h"
 
@@ -78,19 +80,26 @@ void SetAqtClippingScale(AqtConfig& config, double scale);
 // g, rhs, towards rhs: g, lhs. Another count, or a bound that is not positive, is an error.
 void SetAqtPerTensor(AqtConfig& config, std::span<const double> constant_bounds = {});
 
+struct PreparedWeight;  // weight_cache.h
+// The right operand quantized, packed for the forward product and, if asked, for the gradient of the left operand.
+PreparedWeight AqtPrepareWeight(const Run& run, const Tensor& rhs, const DotDims& dims, const AqtConfig& config,
+                                bool backward);
+
 struct AqtResiduals {
   Tensor lhs, rhs;                     // the originals, tiled if the config says so
   std::optional<QArray> lhs_q, rhs_q;  // forward codes
   DotDims dims;                        // of the tiled operands
   DotDims outer_dims;                  // of the operands as given
   Shape lhs_shape, rhs_shape;          // as given
+  std::shared_ptr<const PreparedWeight> weight;
 };
 struct AqtForward {
   Tensor out;
   AqtResiduals residuals;
 };
+// `weight`, if given, is `rhs` prepared for this config.
 AqtForward AqtDotGeneral(const Run& run, const Tensor& lhs, const Tensor& rhs, const DotDims& dims,
-                         const AqtConfig& config);
+                         const AqtConfig& config, std::shared_ptr<const PreparedWeight> weight = nullptr);
 
 struct AqtGradients {
   Tensor lhs, rhs;
@@ -100,7 +109,7 @@ struct AqtGradients {
 };
 // `key` is needed only with noise.
 AqtGradients AqtDotGeneralBackward(const Run& run, const AqtResiduals& residuals, const AqtConfig& config,
-                                   const Tensor& grad, std::optional<RngKey> key = std::nullopt);
+                                   const Tensor& grad, std::optional<RngKey> key = std::nullopt, Wanted wanted = {});
 
 // Serving: the weight quantized once (tiled shape [..., tiles, tile, ...] on contracted axes), activations as they
 // come. Same bits as the training forward.

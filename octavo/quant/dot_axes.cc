@@ -39,4 +39,15 @@ GradientAxes AxesOfGradient(bool for_lhs, int lhs_rank, int rhs_rank, const DotD
   return result;
 }
 
+GradientAxes TurnedGradient(int g_rank, int y_rank, const GradientAxes& axes) {
+  const DotDims& dims = axes.dims;
+  GradientAxes result{{dims.rhs_contract, dims.lhs_contract, dims.rhs_batch, dims.lhs_batch}, {}};
+  const int batch = static_cast<int>(dims.lhs_batch.size()), summed = static_cast<int>(dims.lhs_contract.size());
+  const int g_free = g_rank - batch - summed, y_free = y_rank - batch - summed;
+  for (int axis : axes.order) {
+    result.order.push_back(axis < batch ? axis : axis < batch + g_free ? axis + y_free : axis - g_free);
+  }
+  return result;
+}
+
 }  // namespace octavo::quant

@@ -27,5 +27,7 @@ struct GradientAxes {
   std::vector<int> order;  // permutes the result to the axes of the operand
 };
 GradientAxes AxesOfGradient(bool for_lhs, int lhs_rank, int rhs_rank, const DotDims& forward);
+// The same gradient with y as the left side and g as the right one.
+GradientAxes TurnedGradient(int g_rank, int y_rank, const GradientAxes& axes);
 
 }  // namespace octavo::quant

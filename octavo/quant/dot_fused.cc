@@ -5,7 +5,7 @@
 namespace octavo::quant {
 
 std::optional<Tensor> TryFusedDot(const Run& run, const DotParts& lhs, const DotParts& rhs, const DotDims& dims,
-                                  DType result) {
+                                  DType result, kernels::ScaleOrder order) {
   if (run.reference || !HasByteCodes(lhs) || !HasByteCodes(rhs)) return std::nullopt;
   const auto math = ScaleMathDType(lhs, rhs);
   const auto tile = KernelTile(lhs, rhs, dims);
@@ -21,6 +21,7 @@ std::optional<Tensor> TryFusedDot(const Run& run, const DotParts& lhs, const Dot
     args.tile = *tile;
     args.arena = &run.arena;
     SetScales(left_scales, right_scales, batch, *math, args.epilogue);
+    args.epilogue.order = order;
     args.out = OutputOf(out, batch);
     kernels::MatMulI8(run.pool, run.isa, args);
   }

@@ -148,6 +148,7 @@ Tensor SumAxes(const Tensor& values, int skip, int axes) {
     if (!summed) kept.push_back(n);
     (axis < skip ? outer : summed ? terms : inner) *= n;
   }
+  if (terms == 1) return values.Reshape(kept);
   const std::vector<float> in = AsFloats(values);
   return WithElement("Dot", values.dtype(), [&](auto element) {
     using E = decltype(element);

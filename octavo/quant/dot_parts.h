@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "octavo/kernels/scale_epilogue.h"
 #include "octavo/quant/dot.h"
 #include "octavo/quant/product.h"
 
@@ -46,8 +47,8 @@ struct SplitDot {
 SplitDot SplitTiles(std::string_view op, const DotParts& lhs, const DotParts& rhs, const DotDims& dims);
 
 // One kernel call for the whole fast dot, epilogue included, where the integer kernels offer it; nullopt otherwise. The
-// bits are those of the general way.
+// bits are those of the general way. `order` says which side's scale is applied first.
 std::optional<Tensor> TryFusedDot(const Run& run, const DotParts& lhs, const DotParts& rhs, const DotDims& dims,
-                                  DType result);
+                                  DType result, kernels::ScaleOrder order = kernels::ScaleOrder::kRowThenColumn);
 
 }  // namespace octavo::quant

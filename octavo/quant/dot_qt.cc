@@ -8,6 +8,7 @@
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/noise.h"
 #include "octavo/quant/quantize_run.h"
+#include "octavo/quant/weight_cache.h"
 
 namespace octavo::quant {
 namespace {
@@ -64,6 +65,22 @@ HowToQuantize GradientHow(const Shape& shape, const std::vector<int>& contract, 
   return how;
 }
 
+// g · y brought to the axes of x. The bits do not depend on which operand stands left, since only g has a scale.
+Tensor GradientDot(bool for_lhs, const Run& run, const DotQtResiduals& r, const DotOperand& g, const DotOperand& y,
+                   const GradientAxes& axes) {
+  const bool bare = std::holds_alternative<Codes>(y) || std::holds_alternative<Tensor>(y);
+  if (!for_lhs && bare && !run.reference) {
+    // The left operand's kept axes come first in a weight: this order needs no transposed copy.
+    const GradientAxes turned = TurnedGradient(ShapeOf(g).rank(), ShapeOf(y).rank(), axes);
+    return DotGeneral(run, y, g, turned.dims).Permute(turned.order);
+  }
+  if (for_lhs && r.weight != nullptr && r.weight->backward && std::holds_alternative<Codes>(y) && !run.reference &&
+      r.weight->backward->Takes(g, axes.dims.lhs_contract) && ChooseDotPath(g, y, axes.dims).path == DotPath::kFast) {
+    return PackedDot(run, g, axes.dims.lhs_contract, *r.weight->backward).Permute(axes.order);
+  }
+  return DotGeneral(run, g, y, axes.dims).Permute(axes.order);
+}
+
 struct OneGradient {
   Tensor value;
   GradientTrace trace;
@@ -103,8 +120,21 @@ OneGradient GradientOf(bool for_lhs, const Run& run, const DotQtResiduals& r, co
     result.trace.residual = Quantize(run, *tensor, how);
     y = *result.trace.residual;
   }
-  result.value = DotGeneral(run, g, y, axes.dims).Permute(axes.order);
+  result.value = GradientDot(for_lhs, run, r, g, y, axes);
   return result;
+}
+
+bool MasksRight(const DotQtConfig& config) {
+  return config.mask_gradients && config.rhs.format && MayClip(config.rhs.calibration);
+}
+
+Tensor ForwardDot(const Run& run, const DotOperand& lhs, const DotOperand& rhs, const DotDims& dims,
+                  const PreparedWeight* weight) {
+  if (weight != nullptr && weight->forward && !run.reference && weight->forward->Takes(lhs, dims.lhs_contract) &&
+      ChooseDotPath(lhs, rhs, dims).path == DotPath::kFast) {
+    return PackedDot(run, lhs, dims.lhs_contract, *weight->forward);
+  }
+  return DotGeneral(run, lhs, rhs, dims);
 }
 
 }  // namespace
@@ -117,8 +147,31 @@ std::optional<HowToQuantize> RightHow(const DotQtConfig& config, const Shape& rh
   return HowFor(config.rhs, rhs, dims.rhs_contract, config.tile);
 }
 
+PreparedWeight PrepareWeight(const Run& run, const Tensor& rhs, int lhs_rank, const DotDims& dims,
+                             const DotQtConfig& config, bool backward) {
+  const auto how = RightHow(config, rhs.shape(), dims);
+  if (!how || config.rhs_sparsity) ThrowUsage("PrepareWeight: the right operand is sparse or stays in float");
+  const ScopedFloatMode mode;
+  QuantizedOperand quantized = QuantizeForward(run, rhs, how, nullptr, MasksRight(config));
+  PreparedWeight result{std::get<QArray>(quantized.operand), std::move(quantized.range), {}, {}, {}};
+  if (!dims.rhs_batch.empty()) return result;
+  const auto integer = [](const std::optional<Format>& format) {
+    return format && Info(*format).kind == FormatKind::kInteger;
+  };
+  if (integer(config.lhs.format) && PackedWeight::Packs(result.array, dims.rhs_contract)) {
+    result.forward.emplace(run, result.array, dims.rhs_contract);
+  }
+  const bool codes = !config.original_residuals && !NeedsOriginal(result.array) && !result.array.zero_point;
+  if (backward && codes && integer(config.grad_lhs.format)) {
+    const DotOperand bare = CodesOf(result.array);
+    const GradientAxes axes = AxesOfGradient(true, lhs_rank, rhs.rank(), dims);
+    if (PackedWeight::Packs(bare, axes.dims.rhs_contract)) result.backward.emplace(run, bare, axes.dims.rhs_contract);
+  }
+  return result;
+}
+
 DotQtForward DotGeneralQt(const Run& run, const Tensor& lhs, const Tensor& rhs, const DotDims& dims,
-                          const DotQtConfig& config, const GivenRanges& ranges) {
+                          const DotQtConfig& config, const DotQtGiven& given) {
   CheckDot("DotGeneralQt", lhs.shape(), rhs.shape(), dims);
   const ScopedFloatMode mode;
   Tensor weight = rhs;
@@ -129,10 +182,16 @@ DotQtForward DotGeneralQt(const Run& run, const Tensor& lhs, const Tensor& rhs, 
     weight = Pruned(rhs, *r.rhs_mask);
   }
   const bool mask_lhs = config.mask_gradients && config.lhs.format && MayClip(config.lhs.calibration);
-  const bool mask_rhs = config.mask_gradients && config.rhs.format && MayClip(config.rhs.calibration);
-  QuantizedOperand left = QuantizeForward(run, lhs, LeftHow(config, lhs.shape(), dims), ranges.lhs, mask_lhs);
-  QuantizedOperand right = QuantizeForward(run, weight, RightHow(config, weight.shape(), dims), ranges.rhs, mask_rhs);
-  Tensor out = DotGeneral(run, left.operand, right.operand, dims);
+  const bool mask_rhs = MasksRight(config);
+  QuantizedOperand left = QuantizeForward(run, lhs, LeftHow(config, lhs.shape(), dims), given.lhs, mask_lhs);
+  QuantizedOperand right;
+  if (given.weight != nullptr) {
+    right = {given.weight->array, given.weight->range};
+    r.weight = given.weight;
+  } else {
+    right = QuantizeForward(run, weight, RightHow(config, weight.shape(), dims), given.rhs, mask_rhs);
+  }
+  Tensor out = ForwardDot(run, left.operand, right.operand, dims, given.weight.get());
   if (mask_lhs || config.original_residuals || NeedsOriginal(left.operand)) r.lhs_in = lhs;
   if (mask_rhs || config.original_residuals || NeedsOriginal(right.operand)) r.rhs_in = weight;
   if (mask_lhs) r.lhs_range = std::move(left.range);
@@ -143,25 +202,29 @@ DotQtForward DotGeneralQt(const Run& run, const Tensor& lhs, const Tensor& rhs, 
 }
 
 DotQtGradients DotGeneralQtBackward(const Run& run, const DotQtResiduals& residuals, const DotQtConfig& config,
-                                    const Tensor& grad, std::optional<RngKey> key, bool trace) {
+                                    const Tensor& grad, std::optional<RngKey> key, bool trace, Wanted wanted) {
   const Shape expected = DotShape("DotGeneralQt", ShapeOf(residuals.lhs), ShapeOf(residuals.rhs), residuals.dims);
   if (grad.shape() != expected) {
     ThrowUsage("DotGeneralQtBackward: the gradient is {}, the output was {}", grad.shape(), expected);
   }
   const ScopedFloatMode mode;
-  OneGradient left = GradientOf(true, run, residuals, config, grad, key, trace);
-  OneGradient right = GradientOf(false, run, residuals, config, grad, key, trace);
-  if (residuals.lhs_range) {
-    left.value = MaskGradient(left.value, *residuals.lhs_in, *residuals.lhs_range, config.lhs.calibration);
+  DotQtGradients result;
+  if (wanted.lhs) {
+    OneGradient left = GradientOf(true, run, residuals, config, grad, key, trace);
+    if (residuals.lhs_range) {
+      left.value = MaskGradient(left.value, *residuals.lhs_in, *residuals.lhs_range, config.lhs.calibration);
+    }
+    result.lhs = left.value.Contiguous();
+    if (trace) result.lhs_trace = std::move(left.trace);
   }
-  if (residuals.rhs_range) {
-    right.value = MaskGradient(right.value, *residuals.rhs_in, *residuals.rhs_range, config.rhs.calibration);
-  }
-  if (residuals.rhs_mask) right.value = Pruned(right.value, *residuals.rhs_mask);
-  DotQtGradients result{left.value.Contiguous(), right.value.Contiguous(), {}, {}};
-  if (trace) {
-    result.lhs_trace = std::move(left.trace);
-    result.rhs_trace = std::move(right.trace);
+  if (wanted.rhs) {
+    OneGradient right = GradientOf(false, run, residuals, config, grad, key, trace);
+    if (residuals.rhs_range) {
+      right.value = MaskGradient(right.value, *residuals.rhs_in, *residuals.rhs_range, config.rhs.calibration);
+    }
+    if (residuals.rhs_mask) right.value = Pruned(right.value, *residuals.rhs_mask);
+    result.rhs = right.value.Contiguous();
+    if (trace) result.rhs_trace = std::move(right.trace);
   }
   return result;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -52,17 +53,26 @@ struct DotQtConfig {
 std::optional<HowToQuantize> LeftHow(const DotQtConfig& config, const Shape& lhs, const DotDims& dims);
 std::optional<HowToQuantize> RightHow(const DotQtConfig& config, const Shape& rhs, const DotDims& dims);
 
-// Ranges from elsewhere (running averages) instead of this call's data.
-struct GivenRanges {
+struct PreparedWeight;  // weight_cache.h
+
+// What a caller has already: ranges from elsewhere (running averages) instead of this call's data, the right operand as
+// RightHow quantizes it.
+struct DotQtGiven {
   const CalibrationRange* lhs = nullptr;
   const CalibrationRange* rhs = nullptr;
+  std::shared_ptr<const PreparedWeight> weight = nullptr;
 };
+// The right operand prepared for that: quantized, packed for the forward product and, if asked, for the gradient of the
+// left operand. Not for a config with sparsity.
+PreparedWeight PrepareWeight(const Run& run, const Tensor& rhs, int lhs_rank, const DotDims& dims,
+                             const DotQtConfig& config, bool backward);
 
 struct DotQtResiduals {
   DotOperand lhs, rhs;                   // as multiplied
   std::optional<Tensor> lhs_in, rhs_in;  // the originals, kept only where backward needs them
   std::optional<CalibrationRange> lhs_range, rhs_range;
   std::optional<Tensor> rhs_mask;  // of the sparsity
+  std::shared_ptr<const PreparedWeight> weight;
   DotDims dims;
 };
 struct DotQtForward {
@@ -70,7 +80,7 @@ struct DotQtForward {
   DotQtResiduals residuals;
 };
 DotQtForward DotGeneralQt(const Run& run, const Tensor& lhs, const Tensor& rhs, const DotDims& dims,
-                          const DotQtConfig& config, const GivenRanges& ranges = {});
+                          const DotQtConfig& config, const DotQtGiven& given = {});
 
 // What went into a gradient product; for tests and statistics.
 struct GradientTrace {
@@ -82,9 +92,14 @@ struct DotQtGradients {
   Tensor lhs, rhs;
   GradientTrace lhs_trace, rhs_trace;
 };
+// Which gradients somebody uses; the others stay undefined.
+struct Wanted {
+  bool lhs = true, rhs = true;
+};
 // Both gradients draw the same noise from `key`, which is needed only with stochastic rounding. The traces are filled
 // only if asked for.
 DotQtGradients DotGeneralQtBackward(const Run& run, const DotQtResiduals& residuals, const DotQtConfig& config,
-                                    const Tensor& grad, std::optional<RngKey> key = std::nullopt, bool trace = false);
+                                    const Tensor& grad, std::optional<RngKey> key = std::nullopt, bool trace = false,
+                                    Wanted wanted = {});
 
 }  // namespace octavo::quant

@@ -11,6 +11,8 @@
 namespace octavo::quant {
 namespace {
 
+constexpr const char* kOp = "PackedWeight";
+
 // The weight alone as the right side of a dot, for the helpers that look at one side.
 DotDims AloneDims(const std::vector<int>& contract) { return {contract, contract, {}, {}}; }
 
@@ -27,24 +29,23 @@ bool FitsFourBits(Format format) { return Info(format).bits <= 4; }
 
 }  // namespace
 
-bool PackedWeight::Packs(const QArray& weight, const std::vector<int>& contract) {
-  const DotParts parts = PartsOf("PackedWeight", weight);
-  return !weight.is_meta() && HasByteCodes(parts) && ScaleMathDType({}, parts).has_value() &&
-         TileOf(parts, contract).has_value();
+bool PackedWeight::Packs(const DotOperand& weight, const std::vector<int>& contract) {
+  if (IsMeta(weight)) return false;
+  const DotParts parts = PartsOf(kOp, weight);
+  return HasByteCodes(parts) && (!parts.scale || ScaleMathDType({}, parts)) && TileOf(parts, contract).has_value();
 }
 
-PackedWeight::PackedWeight(const Run& run, const QArray& weight, std::vector<int> contract)
-    : shape_(weight.shape()), contract_(std::move(contract)), format_(weight.format) {
-  CheckDot("PackedWeight", shape_, shape_, AloneDims(contract_));
-  if (!Packs(weight, contract_)) {
-    ThrowUsage("PackedWeight: {} cannot be packed for integer kernels", ToString(weight));
-  }
-  const DotParts parts = PartsOf("PackedWeight", weight);
+PackedWeight::PackedWeight(const Run& run, const DotOperand& weight, std::vector<int> contract)
+    : shape_(ShapeOf(weight)), contract_(std::move(contract)) {
+  CheckDot(kOp, shape_, shape_, AloneDims(contract_));
+  if (!Packs(weight, contract_)) ThrowUsage("{}: {} cannot be packed for integer kernels", kOp, shape_);
+  const DotParts parts = PartsOf(kOp, weight);
+  format_ = *parts.side.codes;
   tile_ = *TileOf(parts, contract_);
   four_bits_ = FitsFourBits(format_);
-  scale_ = weight.scale.Clone();
+  if (parts.scale) scale_ = parts.scale->Clone();
   if (parts.zero_point) zero_point_ = parts.zero_point->Clone();
-  const Tensor matrix = RightMatrices(weight.qvalue, AloneDims(contract_));  // [1, K, N]
+  const Tensor matrix = RightMatrices(parts.side.values, AloneDims(contract_));  // [1, K, N]
   k_ = matrix.dim(1);
   n_ = matrix.dim(2);
   const auto view = MatrixOf<int8_t>(matrix, 0);
@@ -62,10 +63,11 @@ PackedWeight::PackedWeight(const Run& run, const QArray& weight, std::vector<int
 }
 
 int64_t PackedWeight::bytes() const {
-  return panels_.bytes() + col_sums_.bytes() + scale_.bytes() + (zero_point_ ? zero_point_->bytes() : 0);
+  return panels_.bytes() + col_sums_.bytes() + (scale_ ? scale_->bytes() : 0) +
+         (zero_point_ ? zero_point_->bytes() : 0);
 }
 
-QArray PackedWeight::Unpacked() const {
+Tensor PackedWeight::Unpacked() const {
   Tensor matrix = Tensor::Empty({k_, n_}, DType::kI8);
   int8_t* out = matrix.MutableData<int8_t>();
   for (int64_t k = 0; k < k_; ++k) {
@@ -83,30 +85,38 @@ QArray PackedWeight::Unpacked() const {
     dims.push_back(shape_[order[i]]);
     inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
   }
-  return {matrix.Reshape(dims).Permute(inverse).Contiguous(), scale_, zero_point_, format_};
+  return matrix.Reshape(dims).Permute(inverse).Contiguous();
+}
+
+DotParts PackedWeight::Parts() const { return {{Tensor::Meta(shape_, DType::kI8), format_}, scale_, zero_point_}; }
+
+bool PackedWeight::Takes(const DotOperand& lhs, const std::vector<int>& lhs_contract) const {
+  if (std::holds_alternative<Tensor>(lhs)) return false;
+  const DotDims dims{lhs_contract, contract_, {}, {}};
+  const DotParts left = PartsOf(kOp, lhs), right = Parts();
+  return HasByteCodes(left) && ScaleMathDType(left, right).has_value() && KernelTile(left, right, dims) == tile_ &&
+         !(left.zero_point && right.zero_point);
 }
 
 Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
                  const PackedWeight& weight, std::optional<DType> preferred) {
-  constexpr const char* kOp = "PackedDot";
   const DotDims dims{lhs_contract, weight.contract_, {}, {}};
-  const Shape shape = DotShape(kOp, ShapeOf(lhs), weight.shape_, dims);
+  const Shape shape = DotShape("PackedDot", ShapeOf(lhs), weight.shape_, dims);
   const ScopedFloatMode mode;
-  const DotParts left = PartsOf(kOp, lhs);
-  // Codes of the right side are in the panels; its shape is enough here.
-  const DotParts right{{Tensor::Meta(weight.shape_, DType::kI8), weight.format_}, weight.scale_, weight.zero_point_};
-  const auto math = ScaleMathDType(left, right);
-  const auto tile = KernelTile(left, right, dims);
-  if (!HasByteCodes(left) || !math || tile != weight.tile_ || (left.zero_point && right.zero_point)) {
-    ThrowUsage("{}: lhs {} does not fit the packed weight {}: integer codes, a scale in {} and tiles of {} or none",
-               kOp, ShapeOf(lhs), weight.shape_, NameOf(weight.dtype()), weight.tile_);
+  if (!weight.Takes(lhs, lhs_contract)) {
+    ThrowUsage(
+        "PackedDot: lhs {} does not fit the packed weight {}: integer codes, a scale of the same dtype and tiles "
+        "of {} or none",
+        ShapeOf(lhs), weight.shape_, weight.tile_);
   }
+  const DotParts left = PartsOf("PackedDot", lhs), right = weight.Parts();
+  const DType math = *ScaleMathDType(left, right);
   const Tensor rows = LeftMatrices(left.side.values, dims);  // [1, M, K]
   const SideScales left_scales = LeftScales(left, dims), right_scales = RightScales(right, dims);
-  Tensor out = Tensor::Empty({1, rows.dim(1), weight.n_}, *math);
+  Tensor out = Tensor::Empty({1, rows.dim(1), weight.n_}, math);
   const int32_t* sums = weight.col_sums_.Data<int32_t>();
   kernels::ScaleEpilogue epilogue;
-  SetScales(left_scales, right_scales, 0, *math, epilogue);
+  SetScales(left_scales, right_scales, 0, math, epilogue);
   if (weight.four_bits_) {
     kernels::MatMulU4Args args;
     args.a = MatrixOf<int8_t>(rows, 0);
@@ -126,7 +136,8 @@ Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& 
     kernels::MatMulI8(run.pool, run.isa, args);
   }
   if (run.macs != nullptr) run.macs->integer += rows.size() * weight.n_;
-  const DotOperand like = QArray{right.side.values, weight.scale_, std::nullopt, weight.format_};
+  DotOperand like = Codes{right.side.values, weight.format_};
+  if (weight.scale_) like = QArray{right.side.values, *weight.scale_, std::nullopt, weight.format_};
   return CastTo(out.Reshape(shape), DotResultDType(lhs, like, preferred));
 }
 

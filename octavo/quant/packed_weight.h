@@ -1,7 +1,7 @@
-// A frozen weight as the integer kernels stream it: packed once, multiplied many times, by one row as by a thousand,
-// with the bits of the fast dot. int8 codes take a byte each, codes of 2 … 4 bits half a byte. Made when weights are
-// loaded or after an optimizer step; used by serving. Not for training products of changing operands, which pack as
-// they go.
+// A weight as the integer kernels stream it: packed once, multiplied many times, by one row as by a thousand, with the
+// bits of the fast dot. int8 codes take a byte each, codes of 2 … 4 bits half a byte. Made when weights are loaded or
+// after an optimizer step (weight_cache.h); used by serving and by the forward and input-gradient products of training.
+// Operands that change with every product are packed as they go.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,35 @@
 #include <vector>
 
 #include "octavo/quant/dot.h"
+#include "octavo/quant/dot_parts.h"
 #include "octavo/quant/run.h"
 
 namespace octavo::quant {
 
 class PackedWeight {
  public:
-  // Whether the kernels take it: integer codes in bytes, an f32 or bf16 scale that is constant or tiled on a single
-  // contracted axis.
-  static bool Packs(const QArray& weight, const std::vector<int>& contract);
+  // Whether the kernels take it: integer codes in bytes, bare or with an f32 or bf16 scale that is constant or tiled on
+  // a single contracted axis.
+  static bool Packs(const DotOperand& weight, const std::vector<int>& contract);
 
   // `contract` lists the axes that products sum over; the others stay, in their order. A usage error unless Packs.
-  PackedWeight(const Run& run, const QArray& weight, std::vector<int> contract);
+  PackedWeight(const Run& run, const DotOperand& weight, std::vector<int> contract);
 
   const Shape& shape() const { return shape_; }  // of the weight as given
-  DType dtype() const { return scale_.dtype(); }
-  int64_t tile() const { return tile_; }  // along K; 0: none
-  int64_t bytes() const;                  // of panels, scales and zero points
+  int64_t tile() const { return tile_; }         // along K; 0: none
+  int64_t bytes() const;                         // of panels, scales and zero points
   bool four_bits() const { return four_bits_; }
 
-  // The array it was made from.
-  QArray Unpacked() const;
+  // The codes it was made from.
+  Tensor Unpacked() const;
+
+  // Whether PackedDot takes this left operand.
+  bool Takes(const DotOperand& lhs, const std::vector<int>& lhs_contract) const;
 
  private:
+  // The weight as the right side of a dot; its codes are in the panels, so they are meta here.
+  DotParts Parts() const;
+
   friend Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
                           const PackedWeight& weight, std::optional<DType> preferred);
 
@@ -41,12 +47,13 @@ class PackedWeight {
   bool four_bits_;
   int64_t k_ = 0, n_ = 0, tile_ = 0;
   Tensor panels_, col_sums_;          // u8 or i8 bytes; i32
-  Tensor scale_;                      // as given
+  std::optional<Tensor> scale_;       // as given
   std::optional<Tensor> zero_point_;  // as given
 };
 
 // lhs [..., K axes, ...] (codes, or quantized per row, tiles like the weight's or none) times the weight:
-// [lhs free…, weight free…]. The bits of FastDot with the array that was packed.
+// [lhs free…, weight free…]. The bits of FastDot with the array that was packed. A usage error unless the weight takes
+// lhs.
 Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
                  const PackedWeight& weight, std::optional<DType> preferred = std::nullopt);
 

@@ -44,7 +44,7 @@ TEST(PackedWeight, SameBitsAsTheFastDot) {
           const Tensor out = PackedDot(test.run, rows, one.lhs_contract, packed);
           EXPECT_TRUE(BitEqual(out, FastDot(test.run, rows, weight, dims))) << ToString(weight);
           EXPECT_TRUE(BitEqual(out, FastDot(test.Reference(), rows, weight, dims))) << ToString(weight);
-          EXPECT_TRUE(BitEqual(packed.Unpacked().qvalue, weight.qvalue));
+          EXPECT_TRUE(BitEqual(packed.Unpacked(), weight.qvalue));
           EXPECT_EQ(packed.four_bits(), Info(format).bits <= 4);
         }
       }

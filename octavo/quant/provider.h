@@ -13,6 +13,7 @@
 #include "octavo/ops/state.h"
 #include "octavo/quant/plan.h"
 #include "octavo/quant/run.h"
+#include "octavo/quant/weight_cache.h"
 
 namespace octavo::quant {
 
@@ -29,6 +30,11 @@ class Provider : public ops::Interceptor {
   std::optional<ops::Var> Dot(ops::Context& context, const ops::DotCall& call) override;
   std::optional<ops::Var> RaggedDot(ops::Context& context, const ops::RaggedCall& call) override;
 
+  // The weights may have changed: forgets what was prepared from them. From the first call on, each weight is quantized
+  // and packed once until the next call, however often it is used; without any call, every use prepares it anew.
+  void StartStep() { weights_.StartStep(); }
+  WeightCache& weights() { return weights_; }
+
   const Plan& plan() const { return plan_; }
   // What the quantized dots run with, in a given context.
   Run RunIn(ops::Context& context, const SitePlan& site);
@@ -39,6 +45,7 @@ class Provider : public ops::Interceptor {
   const Plan& plan_;
   ProviderOptions options_;
   kernels::Arena arena_;
+  WeightCache weights_;
   std::map<ops::Site, const SitePlan*> by_site_;
 };
 

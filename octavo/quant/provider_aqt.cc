@@ -58,19 +58,26 @@ ops::Var AqtDot(const SiteCall& call, const AqtTreatment& treatment) {
   const auto restore = [turned, order = swapped.order](const Tensor& out) { return turned ? out.Permute(order) : out; };
   const Tensor& activation = FloatOf(call, left);
   if (right.quantized()) return ops::Var(restore(AqtServe(run, activation, right.qarray(), swapped.dims, config)));
-  AqtForward forward = AqtDotGeneral(run, activation, right.tensor(), swapped.dims, config);
+  std::shared_ptr<const PreparedWeight> prepared;
+  if (right.parameter != nullptr && config.forward.rhs.numerics.kind != AqtNumerics::Kind::kNone) {
+    prepared = call.provider.weights().Find(*right.parameter, site, right.tensor(), [&] {
+      return AqtPrepareWeight(run, right.tensor(), swapped.dims, config, call.context.tape != nullptr);
+    });
+  }
+  AqtForward forward = AqtDotGeneral(run, activation, right.tensor(), swapped.dims, config, prepared);
   Tensor out = restore(forward.out);
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
   const RngKey key = NoiseKey(call.context, site.site);
   std::vector<int> inverse(swapped.order.size());
   for (size_t i = 0; i < swapped.order.size(); ++i)
     inverse[static_cast<size_t>(swapped.order[i])] = static_cast<int>(i);
+  const Wanted wanted{left.node != ops::kConstant, right.node != ops::kConstant};
   return call.context.tape->Record(std::move(out), {left.node, right.node},
-                                   [provider = &call.provider, &site, config, key, turned, inverse,
+                                   [provider = &call.provider, &site, config, key, turned, inverse, wanted,
                                     residuals = std::move(forward.residuals)](ops::Context& back, const Tensor& grad) {
                                      const Tensor product = turned ? grad.Permute(inverse) : grad;
                                      AqtGradients grads = AqtDotGeneralBackward(provider->RunIn(back, site), residuals,
-                                                                                config, product, key);
+                                                                                config, product, key, wanted);
                                      return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
                                    });
 }

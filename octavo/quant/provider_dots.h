@@ -24,6 +24,11 @@ struct SiteCall {
   const ops::Operand& rhs;
 };
 
+// Which gradients the tape will use.
+inline Wanted WantedOf(const SiteCall& call) {
+  return {call.lhs.node != ops::kConstant, call.rhs.node != ops::kConstant};
+}
+
 ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment);
 ops::Var AqtDot(const SiteCall& call, const AqtTreatment& treatment);
 ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment);

@@ -17,6 +17,19 @@ DotOperand ServingOperand(const Run& run, const ops::Operand& operand, const std
   return Quantize(run, operand.tensor(), *how);
 }
 
+// Frozen codes on the right stream from panels that were packed once.
+Tensor ServingDot(const SiteCall& call, const Run& run, const DotOperand& lhs, const DotOperand& rhs) {
+  const DotDims& dims = call.site.dims;
+  if (call.rhs.quantized() && call.rhs.parameter != nullptr && dims.rhs_batch.empty() &&
+      ChooseDotPath(lhs, rhs, dims).path == DotPath::kFast) {
+    const auto packed = call.provider.weights().Frozen(run, *call.rhs.parameter, call.rhs.qarray(), dims.rhs_contract);
+    if (packed != nullptr && packed->Takes(lhs, dims.lhs_contract)) {
+      return PackedDot(run, lhs, dims.lhs_contract, *packed);
+    }
+  }
+  return DotGeneral(run, lhs, rhs, dims);
+}
+
 std::vector<int64_t> Sizes(const Tensor& group_sizes) {
   std::vector<int64_t> result;
   for (int32_t size : group_sizes.ToVector<int32_t>()) result.push_back(size);
@@ -33,7 +46,7 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
   if (call.lhs.quantized() || call.rhs.quantized()) {
     const DotOperand lhs = ServingOperand(run, call.lhs, LeftHow(config, call.lhs.shape(), site.dims));
     const DotOperand rhs = ServingOperand(run, call.rhs, RightHow(config, call.rhs.shape(), site.dims));
-    return ops::Var(DotGeneral(run, lhs, rhs, site.dims));
+    return ops::Var(ServingDot(call, run, lhs, rhs));
   }
   Tensor weight = call.rhs.tensor();
   const Tensor mask = rhs_is_weight ? ScheduledMask(call.context.state, site.site, treatment, weight) : Tensor();
@@ -43,7 +56,7 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
       call.context.updates->Observe(StateName(site.site, "sparsity_mask"), MaskAsFloats(mask));
     weight = Pruned(weight, mask);
   }
-  GivenRanges ranges;
+  DotQtGiven given;
   std::optional<CalibrationRange> average;
   if (treatment.static_activation) {
     const bool lhs = !site.weight_is_lhs;
@@ -52,21 +65,41 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
         lhs ? LeftHow(config, activation.shape(), site.dims) : RightHow(config, activation.shape(), site.dims);
     average = RunningRange(call.context, site.site, lhs ? "lhs" : "rhs", Calibrate(run, activation, *how),
                            treatment.activation_batch_axes);
-    (lhs ? ranges.lhs : ranges.rhs) = &*average;
+    (lhs ? given.lhs : given.rhs) = &*average;
   }
-  DotQtForward forward = DotGeneralQt(run, call.lhs.tensor(), weight, site.dims, config, ranges);
+  if (rhs_is_weight && call.rhs.parameter != nullptr && config.rhs.format && !treatment.HasSparsity()) {
+    given.weight = call.provider.weights().Find(*call.rhs.parameter, site, weight, [&] {
+      return PrepareWeight(run, weight, call.lhs.shape().rank(), site.dims, config, call.context.tape != nullptr);
+    });
+  }
+  DotQtForward forward = DotGeneralQt(run, call.lhs.tensor(), weight, site.dims, config, given);
   if (call.context.tape == nullptr) return ops::Var(std::move(forward.out));
   const RngKey key = NoiseKey(call.context, site.site);
   return call.context.tape->Record(std::move(forward.out), {call.lhs.node, call.rhs.node},
-                                   [provider = &call.provider, &site, config, key, mask,
+                                   [provider = &call.provider, &site, config, key, mask, wanted = WantedOf(call),
                                     residuals = std::move(forward.residuals)](ops::Context& back, const Tensor& grad) {
                                      DotQtGradients grads = DotGeneralQtBackward(provider->RunIn(back, site), residuals,
-                                                                                 config, grad, key);
+                                                                                 config, grad, key, false, wanted);
                                      // A pruned weight gets no gradient.
-                                     if (mask.defined()) grads.rhs = Pruned(grads.rhs, mask);
+                                     if (mask.defined() && wanted.rhs) grads.rhs = Pruned(grads.rhs, mask);
                                      return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
                                    });
 }
+
+namespace {
+
+Tensor GroupedProduct(const SiteCall& call, const Run& run, const QArray& rows, const QArray& codes) {
+  const DotDims& dims = call.site.dims;
+  if (call.rhs.quantized() && call.rhs.parameter != nullptr && dims.rhs_batch.empty()) {
+    const auto packed = call.provider.weights().Frozen(run, *call.rhs.parameter, codes, dims.rhs_contract);
+    if (packed != nullptr && packed->Takes(rows, dims.lhs_contract)) {
+      return PackedDot(run, rows, dims.lhs_contract, *packed);
+    }
+  }
+  return FastDot(run, rows, codes, dims);
+}
+
+}  // namespace
 
 ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
   const SitePlan& site = call.site;
@@ -80,7 +113,7 @@ ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
   how.granularity =
       GranularityForDot(x.shape(), site.weight_is_lhs ? site.dims.rhs_contract : site.dims.lhs_contract, std::nullopt);
   const QArray rows = Quantize(run, x, how);
-  Tensor out = site.weight_is_lhs ? FastDot(run, codes, rows, site.dims) : FastDot(run, rows, codes, site.dims);
+  Tensor out = site.weight_is_lhs ? FastDot(run, codes, rows, site.dims) : GroupedProduct(call, run, rows, codes);
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
   // Straight-through: float gradients at the values the forward pass used.
   return call.context.tape->Record(

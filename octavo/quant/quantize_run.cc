@@ -75,12 +75,16 @@ std::optional<MatrixBlocks> AsMatrixBlocks(const Shape& array, const Shape& scal
   for (int axis = 0; axis < array.rank(); ++axis) {
     if (scale[axis] == 0 || array[axis] % scale[axis] != 0) return std::nullopt;
   }
+  std::optional<MatrixBlocks> found;
   for (int split = array.rank() - 1; split >= 0; --split) {
     const auto rows = BlockOf(array, scale, 0, split), cols = BlockOf(array, scale, split, array.rank());
     if (!rows || !cols) continue;
-    return MatrixBlocks{Count(array, 0, split), Count(array, split, array.rank()), *rows, *cols, split};
+    const MatrixBlocks blocks{Count(array, 0, split), Count(array, split, array.rank()), *rows, *cols, split};
+    // Scales of whole rows or columns are found in one pass, and a factor along the other axis folds in.
+    if ((*rows == 1 && blocks.rows > 1) || *cols == 1) return blocks;
+    if (!found) found = blocks;
   }
-  return std::nullopt;
+  return found;
 }
 
 CalibrationRange Calibrate(const Run& run, const Tensor& array, const HowToQuantize& how) {

@@ -44,14 +44,15 @@ TEST(MatrixBlocks, FindsRowsColumnsAndTiles) {
     const auto b = AsMatrixBlocks(array, scale);
     return b && b->rows == rows && b->cols == cols && b->block_rows == br && b->block_cols == bc;
   };
-  EXPECT_TRUE(is({2, 3, 8}, {2, 3, 1}, 6, 8, 1, 8));          // a scale per token
-  EXPECT_TRUE(is({2, 3, 8}, {1, 1, 8}, 6, 8, 6, 1));          // per column
-  EXPECT_TRUE(is({2, 3, 8}, {2, 3, 4}, 6, 8, 1, 2));          // tiles in a row
-  EXPECT_TRUE(is({4, 8}, {2, 8}, 4, 8, 2, 1));                // tiles down a column
-  EXPECT_TRUE(is({8, 2, 3}, {1, 2, 3}, 8, 6, 8, 1));          // a weight [D, heads, head]
-  EXPECT_TRUE(is({2, 3, 8}, {1, 1, 1}, 6, 8, 6, 8));          // per tensor
-  EXPECT_TRUE(is({2, 4, 3, 8}, {2, 1, 1, 8}, 24, 8, 12, 1));  // local shards
-  EXPECT_FALSE(AsMatrixBlocks({2, 4, 8}, {1, 2, 8}));         // shared before its channels: no blocks of rows
+  EXPECT_TRUE(is({2, 3, 8}, {2, 3, 1}, 6, 8, 1, 8));           // a scale per token
+  EXPECT_TRUE(is({2, 3, 8}, {1, 1, 8}, 6, 8, 6, 1));           // per column
+  EXPECT_TRUE(is({2, 3, 8}, {2, 3, 4}, 6, 8, 1, 2));           // tiles in a row
+  EXPECT_TRUE(is({4, 8}, {2, 8}, 4, 8, 2, 1));                 // tiles down a column
+  EXPECT_TRUE(is({8, 2, 3}, {1, 2, 3}, 8, 6, 8, 1));           // a weight [D, heads, head]
+  EXPECT_TRUE(is({2, 5, 3, 8}, {2, 5, 1, 1}, 10, 24, 1, 24));  // a token's heads
+  EXPECT_TRUE(is({2, 3, 8}, {1, 1, 1}, 6, 8, 6, 8));           // per tensor
+  EXPECT_TRUE(is({2, 4, 3, 8}, {2, 1, 1, 8}, 24, 8, 12, 1));   // local shards
+  EXPECT_FALSE(AsMatrixBlocks({2, 4, 8}, {1, 2, 8}));          // shared before its channels: no blocks of rows
   EXPECT_FALSE(AsMatrixBlocks({0, 4}, {0, 1}));
 }
 

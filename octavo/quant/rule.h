@@ -34,6 +34,8 @@ struct QwixTreatment {
   bool mask_gradient = true;               // zero where the calibrated range clipped
   int sparsity_n = 0, sparsity_m = 0;      // keep n of m weights; 0: all
   int sparsity_start = 50, sparsity_update = 10;
+
+  bool HasSparsity() const { return sparsity_n > 0; }
 };
 
 // AQT: six operands, two for each of the three products.

@@ -1,0 +1,65 @@
+// Weights as the products of one step use them: quantized and packed once, although a step runs several passes (shards,
+// recomputation, evaluation). Owned by a provider. A weight that changes without StartStep is an error, not a stale
+// product: each use compares a sample of the values (all of them in checking builds) with what was prepared. Frozen
+// weights never change and are packed once for good.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "octavo/base/function_ref.h"
+#include "octavo/ops/parameter.h"
+#include "octavo/quant/packed_weight.h"
+#include "octavo/quant/quantize.h"
+
+namespace octavo::quant {
+
+struct SitePlan;
+
+struct PreparedWeight {
+  QArray array;                           // as the forward product multiplies it
+  std::optional<CalibrationRange> range;  // where gradients outside it are masked
+  std::optional<PackedWeight> forward;
+  std::optional<QArray> again;  // recipes that quantize the weight anew for the gradient of the input
+  std::optional<PackedWeight> backward;
+};
+
+class WeightCache {
+ public:
+  // Forgets all but frozen weights. Before the first call nothing is kept.
+  void StartStep();
+  bool active() const { return active_; }
+
+  // What `make` gave for this weight at this site since StartStep. Null when not active.
+  std::shared_ptr<const PreparedWeight> Find(const ops::Parameter& parameter, const SitePlan& site,
+                                             const Tensor& weight, FunctionRef<PreparedWeight()> make);
+
+  // The panels of a frozen weight; null when the kernels do not take it.
+  std::shared_ptr<const PackedWeight> Frozen(const Run& run, const ops::Parameter& parameter, const QArray& weight,
+                                             const std::vector<int>& contract);
+
+  int64_t prepared() const { return prepared_; }  // how often something was made, frozen weights included
+  int64_t bytes() const;
+
+ private:
+  struct Step {
+    const void* data;
+    uint64_t sample;
+    std::shared_ptr<const PreparedWeight> weight;
+  };
+  struct Packed {
+    Tensor source;  // keeps the address it is known by from being used again
+    std::shared_ptr<const PackedWeight> weight;
+  };
+
+  bool active_ = false;
+  int64_t prepared_ = 0;
+  std::map<std::pair<const ops::Parameter*, const SitePlan*>, Step> steps_;
+  std::map<std::pair<const ops::Parameter*, std::vector<int>>, Packed> frozen_;
+};
+
+}  // namespace octavo::quant
