@@ -2,7 +2,16 @@
 
 namespace octavo::ops {
 
-Site Context::NextSite(OpKind op) { return Site{model, path_, op, counts_[{path_, op}]++}; }
+Site Context::NextSite(OpKind op) {
+  const auto at = counts_.try_emplace({path_, op}, 0).first;
+  if (touched != nullptr) touched->emplace(at->first, at->second);
+  return Site{model, path_, op, at->second++};
+}
+
+Site Context::PeekSite(OpKind op) const {
+  const auto at = counts_.find({path_, op});
+  return Site{model, path_, op, at == counts_.end() ? 0 : at->second};
+}
 
 Scope::Scope(Context& context, std::string_view name) : context_(context), length_(context.path_.size()) {
   if (!context_.path_.empty()) context_.path_ += '/';

@@ -20,6 +20,7 @@ class Interceptor;
 class Profile;
 class StateStore;
 struct AuxLosses;
+struct RematFrame;
 struct RematPolicy;
 struct Rows;
 class Tape;
@@ -43,17 +44,27 @@ struct Context {
   RngKey key{};                        // of the run and the step; ops fold in their site
   bool training = false;               // dropout is on
   ModelId model = 0;
+  RematFrame* frame = nullptr;  // of the layer that remat runs now; set by Checkpoint
 
   // The site of the next op of this kind in the current module, and counts it.
   Site NextSite(OpKind op);
+  // The same without counting it.
+  Site PeekSite(OpKind op) const;
   // Forgets the counts: called at the start of each call of a model.
   void StartModel() { counts_.clear(); }
   const std::string& path() const { return path_; }
 
+  // Counts of ops by module and kind. While `touched` is set, it gets what each count was before its first use: what a
+  // replay of the same ops has to start from.
+  using Counts = std::map<std::pair<std::string, OpKind>, int>;
+  Counts* touched = nullptr;
+  // Puts another place and other counts in, and gives back the old ones: for replays.
+  void SwapPlace(std::string& path, Counts& counts) { path_.swap(path), counts_.swap(counts); }
+
  private:
   friend class Scope;
   std::string path_;
-  std::map<std::pair<std::string, OpKind>, int> counts_;
+  Counts counts_;
 };
 
 // Enters a module for the length of a scope: paths of sites inside it get `name` appended.

@@ -1,13 +1,17 @@
 #include "octavo/ops/dot.h"
 
+#include <chrono>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "octavo/base/error.h"
 #include "octavo/ops/einsum_dims.h"
+#include "octavo/ops/elementwise.h"
 #include "octavo/ops/float_dot.h"
 #include "octavo/ops/permute.h"
+#include "octavo/ops/profile.h"
+#include "octavo/ops/remat.h"
 #include "octavo/ops/tape.h"
 
 namespace octavo::ops {
@@ -25,30 +29,77 @@ const Tensor& NeedFloat(const std::string& where, std::string_view side, const O
               "run with the recipe the weights were frozen by");
 }
 
+double BytesOf(const Tensor& a, const Tensor& b, const Tensor& c) {
+  return static_cast<double>(a.bytes() + b.bytes() + c.bytes());
+}
+
+// One float product with its time.
+Tensor TimedDot(Context& context, const std::string& where, std::string_view path, std::string_view pass,
+                const Tensor& lhs, const Tensor& rhs, const DotDims& dims, DType result) {
+  if (context.profile == nullptr) return FloatDot(context, where, lhs, rhs, dims, result);
+  const auto start = std::chrono::steady_clock::now();
+  Tensor out = FloatDot(context, where, lhs, rhs, dims, result);
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  context.profile->Add(path, "matmul", pass, passed.count(),
+                       static_cast<double>(DotMacs(lhs.shape(), rhs.shape(), dims)), BytesOf(lhs, rhs, out));
+  return out;
+}
+
+struct DotGradient {
+  std::string where, path;
+  Tensor lhs, rhs;
+  DotDims dims;
+  bool lhs_needed, rhs_needed;
+
+  std::vector<Tensor> operator()(Context& back, const Tensor& grad) const {
+    Tensor grad_lhs, grad_rhs;
+    if (lhs_needed) {
+      const GradDot dot = GradLhsDot(lhs.rank(), rhs.rank(), dims);
+      grad_lhs = TimedDot(back, where, path, "grad_lhs", grad, rhs, dot.dims, lhs.dtype()).Permute(dot.order);
+    }
+    if (rhs_needed) grad_rhs = GradRhs(back, grad);
+    return {grad_lhs, grad_rhs};
+  }
+
+  // Computed as [lhs free, rhs free] where that is the operand's own order, so that the gradient is not a permuted
+  // view: sums and the optimizer read it straight.
+  Tensor GradRhs(Context& back, const Tensor& grad) const {
+    const GradDot dot = GradRhsDot(lhs.rank(), rhs.rank(), dims);
+    if (!dims.lhs_batch.empty()) {
+      return TimedDot(back, where, path, "grad_rhs", grad, lhs, dot.dims, rhs.dtype()).Permute(dot.order);
+    }
+    const DotDims swapped{dot.dims.rhs_contract, dot.dims.lhs_contract, {}, {}};
+    const int lhs_count = static_cast<int>(dims.lhs_contract.size()), rank = rhs.rank();
+    std::vector<int> order;  // of the swapped product: contracted axes first
+    for (int axis : dot.order) order.push_back(axis >= rank - lhs_count ? axis - (rank - lhs_count) : axis + lhs_count);
+    return TimedDot(back, where, path, "grad_rhs", lhs, grad, swapped, rhs.dtype()).Permute(order);
+  }
+};
+
 // Asks the interceptor, else computes in floats and records the two gradients.
-Var DotAtSite(Context& context, const DotCall& call, std::string_view op) {
+Var DotAtSite(Context& context, DotCall call, std::string_view op, std::string_view save_name) {
+  const std::vector<Tensor> kept = Recall(context, save_name);
+  if (!kept.empty()) call.kept = &kept[0];
   if (context.interceptor != nullptr) {
-    if (std::optional<Var> answer = context.interceptor->Dot(context, call)) return *std::move(answer);
+    if (std::optional<Var> answer = context.interceptor->Dot(context, call)) {
+      if (kept.empty()) Keep(context, save_name, {answer->value});
+      return *std::move(answer);
+    }
   }
   const std::string where = Where(op, call.site);
   const Tensor lhs = NeedFloat(where, "lhs", call.lhs), rhs = NeedFloat(where, "rhs", call.rhs);
-  const DotDims dims = call.dims;
-  Tensor out = FloatDot(context, where, lhs, rhs, dims, ProductType(lhs.dtype(), rhs.dtype()));
+  Tensor out;
+  if (kept.empty()) {
+    const DType type = ProductType(lhs.dtype(), rhs.dtype());
+    out = TimedDot(context, where, call.site.path, "forward", lhs, rhs, call.dims, type);
+    Keep(context, save_name, {out});
+  } else {
+    out = kept[0];
+  }
   if (context.tape == nullptr) return Var(std::move(out));
-  const bool lhs_needed = call.lhs.node != kConstant, rhs_needed = call.rhs.node != kConstant;
-  return context.tape->Record(std::move(out), {call.lhs.node, call.rhs.node},
-                              [where, lhs, rhs, dims, lhs_needed, rhs_needed](Context& back, const Tensor& grad) {
-                                Tensor grad_lhs, grad_rhs;
-                                if (lhs_needed) {
-                                  const GradDot dot = GradLhsDot(lhs.rank(), rhs.rank(), dims);
-                                  grad_lhs = FloatDot(back, where, grad, rhs, dot.dims, lhs.dtype()).Permute(dot.order);
-                                }
-                                if (rhs_needed) {
-                                  const GradDot dot = GradRhsDot(lhs.rank(), rhs.rank(), dims);
-                                  grad_rhs = FloatDot(back, where, grad, lhs, dot.dims, rhs.dtype()).Permute(dot.order);
-                                }
-                                return std::vector<Tensor>{grad_lhs, grad_rhs};
-                              });
+  return context.tape->Record(
+      std::move(out), {call.lhs.node, call.rhs.node},
+      DotGradient{where, call.site.path, lhs, rhs, call.dims, call.lhs.node != kConstant, call.rhs.node != kConstant});
 }
 
 }  // namespace
@@ -62,25 +113,33 @@ Operand Weight(Context& context, const Parameter& parameter) {
   return Operand{leaf.value, Role::kWeight, &parameter, leaf.node};
 }
 
-Var DotGeneral(Context& context, const Operand& lhs, const Operand& rhs, const DotDims& dims) {
-  const Site site = context.NextSite(OpKind::kDotGeneral);
-  DotShape(Where("DotGeneral", site), lhs.shape(), rhs.shape(), dims);
-  return DotAtSite(context, DotCall{site, lhs, rhs, dims, ""}, "DotGeneral");
+Operand Weight(Context& context, const Parameter& parameter, DType dtype) {
+  Operand weight = Weight(context, parameter);
+  if (weight.quantized() || weight.tensor().dtype() == dtype) return weight;
+  const Var cast = Cast(context, Var(weight.tensor(), weight.node), dtype);
+  return Operand{cast.value, Role::kWeight, &parameter, cast.node};
 }
 
-Var Project(Context& context, const Var& x, const Parameter& kernel, int contracted_axes) {
+Var DotGeneral(Context& context, const Operand& lhs, const Operand& rhs, const DotDims& dims,
+               std::string_view save_name) {
+  const Site site = context.NextSite(OpKind::kDotGeneral);
+  DotShape(Where("DotGeneral", site), lhs.shape(), rhs.shape(), dims);
+  return DotAtSite(context, DotCall{site, lhs, rhs, dims, ""}, "DotGeneral", save_name);
+}
+
+Var Project(Context& context, const Var& x, const Parameter& kernel, int contracted_axes, std::string_view save_name) {
   DotDims dims;
   for (int i = 0; i < contracted_axes; ++i) {
     dims.lhs_contract.push_back(x.value.rank() - contracted_axes + i);
     dims.rhs_contract.push_back(i);
   }
-  return DotGeneral(context, Activation(x), Weight(context, kernel), dims);
+  return DotGeneral(context, Activation(x), Weight(context, kernel, x.dtype()), dims, save_name);
 }
 
 Var Einsum(Context& context, std::string_view equation, const Operand& first, const Operand& second) {
   const Site site = context.NextSite(OpKind::kEinsum);
   const EinsumDims parsed = ParseEinsum(Where("Einsum", site), equation, first.shape(), second.shape());
-  const Var product = DotAtSite(context, DotCall{site, second, first, parsed.dims, equation}, "Einsum");
+  const Var product = DotAtSite(context, DotCall{site, second, first, parsed.dims, equation}, "Einsum", "");
   return Permute(context, product, parsed.order);
 }
 
@@ -89,19 +148,28 @@ Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Te
   if (context.interceptor != nullptr) {
     if (std::optional<Var> answer = context.interceptor->RaggedDot(context, call)) return *std::move(answer);
   }
-  const std::string where = Where("RaggedDot", call.site);
+  const std::string where = Where("RaggedDot", call.site), path = call.site.path;
   const Tensor a = NeedFloat(where, "lhs", lhs), b = NeedFloat(where, "rhs", rhs), sizes = group_sizes;
-  Tensor out = FloatRaggedDot(context, where, a, b, sizes, ProductType(a.dtype(), b.dtype()));
+  const double macs = static_cast<double>(a.size()) * static_cast<double>(b.shape()[2]);
+  Tensor out;
+  {
+    const Timed timed(context.profile, path, "matmul", "forward", macs);
+    out = FloatRaggedDot(context, where, a, b, sizes, ProductType(a.dtype(), b.dtype()));
+  }
   if (context.tape == nullptr) return Var(std::move(out));
   const bool lhs_needed = lhs.node != kConstant, rhs_needed = rhs.node != kConstant;
-  return context.tape->Record(std::move(out), {lhs.node, rhs.node},
-                              [where, a, b, sizes, lhs_needed, rhs_needed](Context& back, const Tensor& grad) {
-                                Tensor grad_lhs, grad_rhs;
-                                if (lhs_needed)
-                                  grad_lhs = FloatRaggedDot(back, where, grad, b.SwapAxes(1, 2), sizes, a.dtype());
-                                if (rhs_needed) grad_rhs = FloatRaggedGradRhs(back, where, a, grad, sizes, b.dtype());
-                                return std::vector<Tensor>{grad_lhs, grad_rhs};
-                              });
+  return context.tape->Record(std::move(out), {lhs.node, rhs.node}, [=](Context& back, const Tensor& grad) {
+    Tensor grad_lhs, grad_rhs;
+    if (lhs_needed) {
+      const Timed timed(back.profile, path, "matmul", "grad_lhs", macs);
+      grad_lhs = FloatRaggedDot(back, where, grad, b.SwapAxes(1, 2), sizes, a.dtype());
+    }
+    if (rhs_needed) {
+      const Timed timed(back.profile, path, "matmul", "grad_rhs", macs);
+      grad_rhs = FloatRaggedGradRhs(back, where, a, grad, sizes, b.dtype());
+    }
+    return std::vector<Tensor>{grad_lhs, grad_rhs};
+  });
 }
 
 }  // namespace octavo::ops

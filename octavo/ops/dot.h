@@ -14,12 +14,16 @@ namespace octavo::ops {
 // An activation, or a weight (a leaf of the tape when there is one).
 Operand Activation(const Var& value);
 Operand Weight(Context& context, const Parameter& parameter);
+// The same, cast to the type of the computation first (the reference's kernels are).
+Operand Weight(Context& context, const Parameter& parameter, DType dtype);
 
-// Result axes: batch, lhs free, rhs free.
-Var DotGeneral(Context& context, const Operand& lhs, const Operand& rhs, const DotDims& dims);
+// Result axes: batch, lhs free, rhs free. Remat may keep the output under `save_name`.
+Var DotGeneral(Context& context, const Operand& lhs, const Operand& rhs, const DotDims& dims,
+               std::string_view save_name = "");
 
-// Contracts the last axes of `x` that `kernel` begins with: x [..., K], kernel [K, ...].
-Var Project(Context& context, const Var& x, const Parameter& kernel, int contracted_axes = 1);
+// Contracts the last axes of `x` that `kernel` begins with: x [..., K], kernel [K, ...], in the type of x.
+Var Project(Context& context, const Var& x, const Parameter& kernel, int contracted_axes = 1,
+            std::string_view save_name = "");
 
 // Two operands, explicit result, letters and "...": "btd,df->btf". The dot's lhs is the second operand, as in the
 // reference: rules about sides and the order of scales depend on it.

@@ -37,7 +37,8 @@ struct DotCall {
   const Operand& lhs;
   const Operand& rhs;
   const DotDims& dims;
-  std::string_view equation;  // of an einsum; empty otherwise
+  std::string_view equation;     // of an einsum; empty otherwise
+  const Tensor* kept = nullptr;  // remat kept this output: record the node without running the product
 };
 
 // Rows of lhs [M, K] sorted by group, rhs [G, K, N]. group_sizes is i32 [G]; rows past the last group give zero.
@@ -53,6 +54,9 @@ class Interceptor {
   virtual ~Interceptor() = default;
   virtual std::optional<Var> Dot(Context&, const DotCall&) { return std::nullopt; }
   virtual std::optional<Var> RaggedDot(Context&, const RaggedCall&) { return std::nullopt; }
+  // Whether it may answer the dot of this site. When it does not, an op may compute the dot as part of something larger
+  // (the head inside the loss) and only announces it (Fused).
+  virtual bool Answers(const Site&) const { return true; }
   // A dot that an op computes inside itself (a norm's scale, the products of attention, the one-hot product of an
   // embedding): it has a site, but it cannot be answered. Who must change its numbers throws.
   virtual void Fused(Context&, const DotCall&) {}

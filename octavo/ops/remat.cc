@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <utility>
 
+#include "octavo/base/check.h"
 #include "octavo/base/error.h"
 #include "octavo/base/nearest.h"
+#include "octavo/ops/aux_losses.h"
+#include "octavo/ops/tape.h"
 
 namespace octavo::ops {
 namespace {
@@ -95,6 +100,157 @@ std::vector<std::string> RematPolicyNames() {
   for (const Named& policy : Policies()) names.emplace_back(policy.name);
   names.emplace_back("custom");
   return names;
+}
+
+std::vector<Tensor> Recall(Context& context, std::string_view save_name) {
+  if (save_name.empty() || context.frame == nullptr || !context.frame->replaying) return {};
+  RematFrame& frame = *context.frame;
+  if (!frame.policy->Saves(save_name)) return {};
+  OCTAVO_CHECK(frame.next < frame.kept.size());
+  context.tape->CountSkipped();
+  return std::move(frame.kept[frame.next++]);
+}
+
+void Keep(Context& context, std::string_view save_name, std::vector<Tensor> outputs) {
+  if (save_name.empty() || context.frame == nullptr || context.frame->replaying) return;
+  if (context.frame->policy->Saves(save_name)) context.frame->kept.push_back(std::move(outputs));
+}
+
+namespace {
+
+// One layer between its forward pass and its replay.
+struct Region {
+  std::function<Var(Context&, const Var&)> layer;
+  Var x;
+  Tape* tape;
+  RematFrame frame;
+  std::string path;
+  Context::Counts counts;  // before the layer
+  const Rows* rows;
+  bool training;
+  ModelId model;
+  std::vector<Tensor> aux_grads;
+};
+
+// Everything of the context that a run of the layer changes, put back at the end.
+class Inside {
+ public:
+  Inside(Context& context, RematFrame& frame, AuxLosses* aux)
+      : context_(context),
+        frame_(context.frame),
+        aux_(context.aux),
+        updates_(context.updates),
+        touched_(context.touched),
+        rows_(context.rows),
+        remat_(context.remat),
+        tape_(context.tape),
+        training_(context.training),
+        model_(context.model) {
+    context.frame = &frame;
+    if (context.aux != nullptr || frame.replaying) context.aux = aux;
+    context.remat = nullptr;
+  }
+  ~Inside() {
+    context_.frame = frame_;
+    context_.aux = aux_;
+    context_.updates = updates_;
+    context_.touched = touched_;
+    context_.rows = rows_;
+    context_.remat = remat_;
+    context_.tape = tape_;
+    context_.training = training_;
+    context_.model = model_;
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  Context& context_;
+  RematFrame* frame_;
+  AuxLosses* aux_;
+  UpdateSink* updates_;
+  Context::Counts* touched_;
+  const Rows* rows_;
+  const RematPolicy* remat_;
+  Tape* tape_;
+  bool training_;
+  ModelId model_;
+};
+
+// Runs the layer again on the tape it came from, then walks back over what that recorded.
+void Replay(Context& back, Region& region, const Tensor& grad) {
+  Tape& tape = *region.tape;
+  const size_t mark = tape.StartReplay();
+  AuxLosses aux;
+  Var out;
+  std::string path = region.path;
+  Context::Counts counts = region.counts;
+  back.SwapPlace(path, counts);
+  try {
+    region.frame.replaying = true;
+    const Inside inside(back, region.frame, &aux);
+    back.updates = nullptr;
+    back.touched = nullptr;
+    back.tape = &tape;
+    back.rows = region.rows;
+    back.training = region.training;
+    back.model = region.model;
+    out = region.layer(back, region.x);
+  } catch (...) {
+    back.SwapPlace(path, counts);
+    throw;
+  }
+  back.SwapPlace(path, counts);
+  OCTAVO_CHECK(region.frame.next == region.frame.kept.size());
+  std::vector<std::pair<Var, Tensor>> seeds = {{out, grad}};
+  out = Var();
+  for (size_t i = 0; i < region.aux_grads.size(); ++i) {
+    if (region.aux_grads[i].defined()) seeds.emplace_back(aux.load_balance[i], region.aux_grads[i]);
+  }
+  aux = AuxLosses();
+  tape.FinishReplay(back, mark, std::move(seeds));
+}
+
+}  // namespace
+
+Var Checkpoint(Context& context, const Var& x, std::function<Var(Context&, const Var&)> layer) {
+  if (context.tape == nullptr || context.remat == nullptr || context.remat->everything || context.frame != nullptr ||
+      x.node == kConstant) {
+    return layer(context, x);
+  }
+  const auto region = std::make_shared<Region>();
+  region->layer = std::move(layer);
+  region->x = x;
+  region->tape = context.tape;
+  region->frame.policy = context.remat;
+  region->path = context.path();
+  region->rows = context.rows;
+  region->training = context.training;
+  region->model = context.model;
+  AuxLosses aux;
+  Var out;
+  {
+    const Tape::Pause pause(*context.tape);
+    const Inside inside(context, region->frame, &aux);
+    context.touched = &region->counts;
+    out = region->layer(context, x);
+  }
+  const Var whole = context.tape->Record(out.value, {x.node}, [region](Context& back, const Tensor& grad) {
+    Replay(back, *region, grad);
+    return std::vector<Tensor>(1);  // the replay has added the gradient of x itself
+  });
+  if (context.aux == nullptr) return whole;
+  // The layer's own losses stand above it on the tape: their gradients wait for the replay.
+  region->aux_grads.resize(aux.load_balance.size());
+  for (size_t i = 0; i < aux.load_balance.size(); ++i) {
+    context.aux->load_balance.push_back(
+        context.tape->Record(aux.load_balance[i].value, {whole.node}, [region, i](Context&, const Tensor& grad) {
+          region->aux_grads[i] = grad;
+          return std::vector<Tensor>(1);
+        }));
+  }
+  for (AuxLosses::ExpertLoad& load : aux.loads) context.aux->loads.push_back(std::move(load));
+  return whole;
 }
 
 }  // namespace octavo::ops

@@ -36,4 +36,21 @@ RematPolicy CustomRematPolicy(std::span<const std::string> kept);
 std::vector<std::string> RematPolicyNames();
 std::span<const std::string_view> SaveNames();
 
+// What a layer kept on the way forward, in the order of its ops; read in the same order on replay.
+struct RematFrame {
+  const RematPolicy* policy = nullptr;
+  bool replaying = false;
+  std::vector<std::vector<Tensor>> kept;
+  size_t next = 0;
+};
+
+// For ops with a save name. On replay, what was kept under the name, or nothing: then the op runs. In the forward pass
+// Keep stores the outputs if the policy says so.
+std::vector<Tensor> Recall(Context& context, std::string_view save_name);
+void Keep(Context& context, std::string_view save_name, std::vector<Tensor> outputs);
+
+// Runs `layer` on x under the context's policy and records it as one op that is replayed in the backward pass. Without
+// a tape, without a policy, or under "none", simply runs it. `layer` is kept by the tape: it owns what it needs.
+Var Checkpoint(Context& context, const Var& x, std::function<Var(Context&, const Var&)> layer);
+
 }  // namespace octavo::ops

@@ -18,6 +18,7 @@ Var Tape::Leaf(Tensor value) {
 Var Tape::Leaf(const Parameter& parameter) {
   if (const auto at = leaves_.find(&parameter); at != leaves_.end()) return at->second;
   if (parameter.frozen()) ThrowUsage("parameter {} is frozen: it has no gradient", parameter.name);
+  OCTAVO_CHECK(replays_ == 0);  // the forward pass has made the leaves of all parameters
   const Var leaf = Leaf(parameter.tensor());
   leaves_.emplace(&parameter, leaf);
   order_.push_back(&parameter);
@@ -28,6 +29,8 @@ Var Tape::Record(Tensor output, std::span<const NodeId> inputs, Backward backwar
   if (std::all_of(inputs.begin(), inputs.end(), [](NodeId node) { return node == kConstant; })) {
     return Var(std::move(output));
   }
+  if (paused_ > 0) return Var(std::move(output), kUnrecorded);
+  if (replays_ > 0) ++replayed_;
   Node& node = nodes_.emplace_back();
   node.inputs.assign(inputs.begin(), inputs.end());
   node.backward = std::move(backward);
@@ -45,18 +48,38 @@ void Tape::Run(Context& context, const Var& output, const Tensor& seed) {
     ThrowUsage("Tape::Run: the output is {}, its gradient {}", output.shape(), seed.shape());
   }
   Accumulate(context, output.node, seed);
-  for (NodeId i = output.node; i >= 0; --i) {
-    Node& node = nodes_[static_cast<size_t>(i)];
-    if (!node.backward || !node.grad.defined()) continue;
-    const Tape::Backward backward = std::exchange(node.backward, nullptr);
-    const Tensor grad = std::exchange(node.grad, Tensor());
-    const std::vector<NodeId> inputs = std::exchange(node.inputs, {});
+  Walk(context, static_cast<size_t>(output.node) + 1, 0);
+}
+
+void Tape::Walk(Context& context, size_t from, size_t to) {
+  for (size_t i = from; i-- > to;) {
+    const Backward backward = std::exchange(nodes_[i].backward, nullptr);
+    if (!backward || !nodes_[i].grad.defined()) continue;
+    const std::vector<NodeId> inputs = std::exchange(nodes_[i].inputs, {});
+    Tensor grad = std::exchange(nodes_[i].grad, Tensor());
     const std::vector<Tensor> grads = backward(context, grad);
+    grad = Tensor();
     OCTAVO_CHECK(grads.size() == inputs.size());
     for (size_t j = 0; j < inputs.size(); ++j) {
       if (inputs[j] != kConstant && grads[j].defined()) Accumulate(context, inputs[j], grads[j]);
     }
   }
+}
+
+size_t Tape::StartReplay() {
+  ++replays_;
+  return nodes_.size();
+}
+
+void Tape::FinishReplay(Context& context, size_t mark, std::vector<std::pair<Var, Tensor>> seeds) {
+  --replays_;
+  for (auto& [output, grad] : seeds) {
+    // A layer that hands its input on has no node of its own; the gradient goes straight to the input.
+    if (output.node >= 0) Accumulate(context, output.node, grad);
+  }
+  seeds.clear();
+  Walk(context, nodes_.size(), mark);
+  nodes_.resize(mark);
 }
 
 Tensor Tape::Grad(const Var& leaf) const {

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "octavo/ops/parameter.h"
@@ -41,6 +42,27 @@ class Tape {
   Tensor Grad(const Var& leaf) const;
   Tensor Grad(const Parameter& parameter) const;
 
+  // ---- for remat (ops/remat.h) ----
+  // While one lives, ops run without leaving nodes: parameters still get their leaves, outputs that would have had a
+  // gradient carry kUnrecorded.
+  class Pause {
+   public:
+    explicit Pause(Tape& tape) : tape_(tape) { ++tape_.paused_; }
+    ~Pause() { --tape_.paused_; }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Tape& tape_;
+  };
+  // Inside a backward function: nodes recorded from here on are walked and dropped by FinishReplay, which starts from
+  // the given gradients. They may use any node older than the function's own.
+  size_t StartReplay();
+  void FinishReplay(Context& context, size_t mark, std::vector<std::pair<Var, Tensor>> seeds);
+  void CountSkipped() { ++skipped_; }
+  int64_t replayed_ops() const { return replayed_ - skipped_; }  // computed a second time
+  int64_t skipped_ops() const { return skipped_; }               // recorded again without running
+
   // Parameters that were used, in the order of first use.
   std::span<const Parameter* const> parameters() const { return order_; }
 
@@ -52,7 +74,10 @@ class Tape {
   };
 
   void Accumulate(Context& context, NodeId node, const Tensor& grad);
+  void Walk(Context& context, size_t from, size_t to);  // nodes from - 1 down to `to`
 
+  int paused_ = 0, replays_ = 0;
+  int64_t replayed_ = 0, skipped_ = 0;
   std::vector<Node> nodes_;
   std::map<const Parameter*, Var> leaves_;
   std::vector<const Parameter*> order_;

@@ -10,6 +10,7 @@ namespace octavo::ops {
 
 using NodeId = int32_t;
 inline constexpr NodeId kConstant = -1;
+inline constexpr NodeId kUnrecorded = -2;  // depends on the tape, but inside a layer that will be replayed (remat)
 
 struct Var {
   Tensor value;
