@@ -14,6 +14,7 @@
 #include "octavo/nn/parameters.h"
 #include "octavo/ops/aux_losses.h"
 #include "octavo/ops/context.h"
+#include "octavo/ops/loss.h"
 #include "octavo/ops/parameter.h"
 #include "octavo/ops/rows.h"
 #include "octavo/ops/var.h"
@@ -37,6 +38,9 @@ class Model {
   virtual ops::Var Layer(ops::Context& context, int index, const ops::Var& x, const ops::Rows& rows) = 0;
   virtual ops::Var Norm(ops::Context& context, const ops::Var& x) = 0;         // decoder_norm
   virtual ops::Var Logits(ops::Context& context, const ops::Var& hidden) = 0;  // [B, T, V] f32
+  // The head and its loss in one (ops/loss.h).
+  virtual ops::Var HeadLoss(ops::Context& context, const ops::Var& hidden, const Tensor& targets,
+                            const Tensor& segmentation, const ops::LossSpec& spec, ops::LossSums* sums) = 0;
 
  protected:
   nn::ParameterSet set_;
