@@ -57,5 +57,8 @@ nn::AttentionOptions AttentionOptionsOf(const ModelConfig& config);
 
 std::unique_ptr<Model> MakeGpt3(const ModelConfig& config);
 std::unique_ptr<Model> MakeLlama(const ModelConfig& config);
+std::unique_ptr<Model> MakeMixtral(const ModelConfig& config);
+std::unique_ptr<Model> MakeDeepSeek(const ModelConfig& config);
+std::unique_ptr<Model> MakeQwen3(const ModelConfig& config);
 
 }  // namespace octavo::models

@@ -19,6 +19,10 @@ constexpr std::pair<std::string_view, Maker> kMakers[] = {
     {"llama2", MakeLlama},
     {"mistral", MakeLlama},
     {"gpt3", MakeGpt3},
+    {"mixtral", MakeMixtral},
+    {"deepseek", MakeDeepSeek},
+    {"qwen3", MakeQwen3},
+    {"qwen3_moe", MakeQwen3},
 };
 
 // Puts a field of the context back at the end of a scope.

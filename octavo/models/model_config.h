@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "octavo/config/settings.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo::models {
@@ -97,5 +98,9 @@ struct ModelConfig {
   bool scan_layers = true;
   int64_t param_scan_axis = 1;
 };
+
+// From the settings of a run. global_parameter_scale must be a power of two: each factor of eight doubles width, heads,
+// MLP and layers; what is left over doubles heads and MLP first, then the width (as the reference shares it out).
+ModelConfig ModelConfigFrom(const Settings& settings);
 
 }  // namespace octavo::models

@@ -16,7 +16,7 @@ struct AuxLosses {
     std::string path;             // of the expert block: "decoder/moe_layers_0/DeepSeekMoeBlock_0/MoeBlock_0"
     std::vector<int64_t> tokens;  // per expert, padding included
   };
-  std::vector<Var> load_balance;  // f32 scalars ([1]), one per expert layer, not yet weighted
+  std::vector<Var> load_balance;  // f32 scalars ([]), one per expert layer, not yet weighted
   std::vector<ExpertLoad> loads;
 };
 

@@ -69,7 +69,7 @@ Var BalanceLoss(Context& context, const Var& logits, const Tensor& expert, Route
   if (shape.rank() != 3 || logits.dtype() != DType::kF32) {
     ThrowUsage("BalanceLoss: logits are {}, expected f32 [batch, length, experts]", logits.value.ToString());
   }
-  if (logits.value.is_meta()) return Var(Tensor::Meta({1}, DType::kF32));
+  if (logits.value.is_meta()) return Var(Tensor::Meta({}, DType::kF32));
   const int64_t batch = shape[0], length = shape[1], experts = shape[2];
   const Tensor x = logits.value.Contiguous();
   const Probabilities probabilities = MakeProbabilities(context, x, score);
@@ -85,7 +85,7 @@ Var BalanceLoss(Context& context, const Var& logits, const Tensor& expert, Route
     }
     for (int64_t e = 0; e < experts; ++e) loss += density[b * experts + e] * sums[e] * weight;
   }
-  Tensor out = Tensor::FromValues<float>({1}, DType::kF32, std::vector<float>{static_cast<float>(loss)});
+  Tensor out = Tensor::FromValues<float>({}, DType::kF32, std::vector<float>{static_cast<float>(loss)});
   if (context.tape == nullptr) return Var(std::move(out));
   return context.tape->Record(
       std::move(out), {logits.node}, [probabilities, density, weight, shape](Context&, const Tensor& grad) {

@@ -52,9 +52,9 @@ Var CombineExperts(Context& context, const Var& y, const Var& weight);
 // weight [R, top_k] at its expert's place in [R, E], 0 elsewhere: what dense experts are weighed by.
 Var SpreadWeights(Context& context, const Routing& routing, int64_t experts);
 
-// [1]: factor * mean over sequences b and experts e of (share of b's tokens that chose e) * (mean probability of e in
-// b): f32
-// []. logits [B, T, E], expert i32 [B * T, top_k]. Probabilities: the softmax of the logits; under sigmoid scoring the
+// A scalar: factor * mean over sequences b and experts e of
+//   (share of b's tokens that chose e) * (mean probability of e in b).
+// logits f32 [B, T, E], expert i32 [B * T, top_k]. Probabilities: the softmax of the logits; under sigmoid scoring the
 // scores divided by their sum. The choice gets no gradient.
 Var BalanceLoss(Context& context, const Var& logits, const Tensor& expert, RouterScore score, double factor);
 

@@ -77,7 +77,7 @@ TEST(Moe, BalanceLossIsItsFormula) {
   const Tensor logits = Tensor::Zeros({1, 2, 2}, DType::kF32);
   const Tensor expert = Tensor::Zeros({2, 1}, DType::kI32);
   const Var loss = BalanceLoss(bench.context, logits, expert, RouterScore::kSoftmax, 4 * 0.01);
-  EXPECT_FLOAT_EQ(loss.value.At<float>({0}), 0.01f * 4 * (1 * 0.5f + 0) / 2);
+  EXPECT_FLOAT_EQ(loss.value.At<float>({}), 0.01f * 4 * (1 * 0.5f + 0) / 2);
 }
 
 TEST(Moe, BalanceLossGradient) {

@@ -1,0 +1,70 @@
+#include "octavo/nn/moe.h"
+
+#include "octavo/base/error.h"
+#include "octavo/ops/aux_losses.h"
+#include "octavo/ops/dot.h"
+#include "octavo/ops/permute.h"
+
+namespace octavo::nn {
+
+MoeBlock::MoeBlock(const Builder& builder, std::string_view name, const MoeOptions& options)
+    : name_(name),
+      options_(options),
+      gate_(builder.Child(name), "gate", {options.emb_dim}, {options.experts},
+            DenseInit({options.emb_dim}, options.init_scale)) {
+  const int64_t emb = options.emb_dim, mlp = options.mlp_dim, experts = options.experts;
+  if (experts < 1 || mlp < 1) ThrowUsage("{}: {} experts of width {}", builder.path(), experts, mlp);
+  const Builder own = builder.Child(name);
+  if (options.router_bias) bias_ = own.Child("gate").Make("bias", {experts}, Init::Zeros());
+  wi_0_ = own.Make("wi_0", {experts, emb, mlp}, DenseInit({emb}, options.init_scale));
+  wi_1_ = own.Make("wi_1", {experts, emb, mlp}, DenseInit({emb}, options.init_scale));
+  wo_ = own.Make("wo", {experts, mlp, emb}, DenseInit({mlp}, options.init_scale));
+}
+
+ops::Var MoeBlock::operator()(ops::Context& context, const ops::Var& x) const {
+  const ops::Scope scope(context, name_);
+  const ops::Var logits = gate_(context, x);
+  const int64_t tokens = x.value.size() / options_.emb_dim;
+  const ops::Var rows = ops::Reshape(context, logits, {tokens, options_.experts});
+  const Tensor bias = bias_ == nullptr ? Tensor() : bias_->tensor();
+  const ops::Routing routing = ops::RouteTokens(context, rows, bias, options_.router);
+  Report(context, logits, routing);
+  return options_.sparse ? Sparse(context, x, routing) : Dense(context, x, routing);
+}
+
+ops::Var MoeBlock::Sparse(ops::Context& context, const ops::Var& x, const ops::Routing& routing) const {
+  const int64_t tokens = routing.expert.dim(0);
+  const ops::OpKind op = options_.gmm ? ops::OpKind::kGmm : ops::OpKind::kRaggedDot;
+  const auto grouped = [&](const ops::Var& lhs, const ops::Parameter& weight) {
+    return ops::RaggedDot(context, ops::Activation(lhs), ops::Weight(context, weight, x.dtype()), routing.group_sizes,
+                          op);
+  };
+  const ops::Var sorted = ops::DispatchRows(context, ops::Reshape(context, x, {tokens, options_.emb_dim}), routing);
+  const ops::Var gate = grouped(sorted, *wi_0_), up = grouped(sorted, *wi_1_);
+  const ops::Var hidden = ops::Gate(context, gate, up, {ops::ActivationByName(options_.activation)});
+  const ops::Var out = ops::CollectRows(context, grouped(hidden, *wo_), routing);
+  return ops::Reshape(context, ops::CombineExperts(context, out, routing.weight), x.shape());
+}
+
+ops::Var MoeBlock::Dense(ops::Context& context, const ops::Var& x, const ops::Routing& routing) const {
+  const auto each = [&](std::string_view equation, const ops::Var& first, const ops::Parameter& weight) {
+    return ops::Einsum(context, equation, ops::Activation(first), ops::Weight(context, weight, x.dtype()));
+  };
+  const ops::Var gate = each("BSM,EMH->BSEH", x, *wi_0_), up = each("BSM,EMH->BSEH", x, *wi_1_);
+  const ops::Var hidden = ops::Gate(context, gate, up, {ops::ActivationByName(options_.activation)});
+  const ops::Var out = each("BSEH,EHM->BSEM", hidden, *wo_);
+  const ops::Var spread = ops::SpreadWeights(context, routing, options_.experts);
+  const ops::Var weight = ops::Reshape(context, spread, {x.shape()[0], x.shape()[1], options_.experts});
+  return ops::Einsum(context, "BSEM,BSE->BSM", ops::Activation(out), ops::Activation(weight));
+}
+
+void MoeBlock::Report(ops::Context& context, const ops::Var& logits, const ops::Routing& routing) const {
+  if (context.aux == nullptr || routing.group_sizes.is_meta()) return;
+  const auto count = static_cast<double>(options_.experts);
+  context.aux->load_balance.push_back(
+      ops::BalanceLoss(context, logits, routing.expert, options_.router.score, count * count));
+  const std::vector<int32_t> sizes = routing.group_sizes.ToVector<int32_t>();
+  context.aux->loads.push_back({context.path(), {sizes.begin(), sizes.end()}});
+}
+
+}  // namespace octavo::nn
