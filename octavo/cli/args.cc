@@ -77,10 +77,11 @@ Args Args::Parse(const VerbSpec& verb, std::span<const std::string_view> words) 
     }
     const bool dashed = !options_ended && word.size() > 1 && word[0] == '-';
     if (options_ended || (!dashed && !LooksLikeAssignment(word))) {
-      args.positionals_.emplace_back(word);
+      (verb.takes_settings ? args.settings_ : args.positionals_).emplace_back(word);
       continue;
     }
     if (word == "-h") word = "--help";
+    if (word == "-o" && FindOption(verb, "output") != nullptr) word = "--output";
     if (dashed) {
       if (!word.starts_with("--")) ThrowUnknown(verb, word);
       word.remove_prefix(2);
@@ -88,6 +89,10 @@ Args Args::Parse(const VerbSpec& verb, std::span<const std::string_view> words) 
     const size_t equals = word.find('=');
     const std::string name = Normalized(word.substr(0, equals));
     const OptionSpec* option = FindOption(verb, name);
+    if (option == nullptr && verb.takes_settings) {
+      args.settings_.emplace_back(words[i]);
+      continue;
+    }
     if (option == nullptr) ThrowUnknown(verb, name);
     std::string value = "true";
     if (equals != std::string_view::npos) {

@@ -27,6 +27,8 @@ struct VerbSpec {
   int most_positionals = 0;
   std::vector<OptionSpec> options = {};
   int (*run)(const Args&) = nullptr;
+  // Words that are neither options of the verb nor common ones are settings (config/settings.h): see Args::settings.
+  bool takes_settings = false;
 };
 
 // Options that every verb has.
@@ -39,6 +41,7 @@ class Args {
   static Args Parse(const VerbSpec& verb, std::span<const std::string_view> words);
 
   const std::vector<std::string>& positionals() const { return positionals_; }
+  const std::vector<std::string>& settings() const { return settings_; }  // in their order, as written
   bool Has(std::string_view name) const { return values_.contains(std::string(name)); }
   bool Switch(std::string_view name) const;  // --x, x=true, x=false
   std::string Text(std::string_view name, std::string_view otherwise) const;
@@ -46,7 +49,7 @@ class Args {
   int Threads() const;  // --threads, else OCTAVO_THREADS, else the machine's
 
  private:
-  std::vector<std::string> positionals_;
+  std::vector<std::string> positionals_, settings_;
   std::map<std::string, std::string> values_;
 };
 

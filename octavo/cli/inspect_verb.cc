@@ -6,6 +6,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/cli/chat_input.h"
+#include "octavo/cli/inspect_run_verb.h"
 #include "octavo/cli/verbs.h"
 #include "octavo/text/tokenizer.h"
 
@@ -91,7 +92,9 @@ int Run(const Args& args) {
   if (chat && tokenizer) ThrowUsage("octavo inspect: --template and --tokenizer exclude each other");
   if (chat) return InspectTemplate(args);
   if (tokenizer) return InspectTokenizer(args);
-  throw Error(ErrorCode::kUsage, "octavo inspect: what is to be shown?", "give --template or --tokenizer");
+  if (IsRunOrCheckpoint(args.positionals()[0])) return InspectRun(args);
+  throw Error(ErrorCode::kUsage, fmt::format("{} is neither a run nor a checkpoint", args.positionals()[0]),
+              "of a model's folder give --template or --tokenizer");
 }
 
 }  // namespace
@@ -99,16 +102,21 @@ int Run(const Args& args) {
 VerbSpec InspectVerb() {
   return {
       .name = "inspect",
-      .synopsis = "PATH --template [messages=FILE] | --tokenizer",
-      .summary = "what a model's files hold: its chat template, its tokenizer",
+      .synopsis = "RUN|CHECKPOINT [--tensors] [--verify] | PATH --template [messages=FILE] | --tokenizer",
+      .summary = "what a run, a checkpoint or a model's files hold; one digest of all bits",
       .details =
+          "Of a run or a checkpoint: step, tensors, and one digest of all parameters, optimizer and recipe state.\n"
+          "  octavo inspect out/x\n"
+          "  octavo inspect out/x/checkpoints/20 --verify\n"
           "--template prints the source of the chat template (chat_template.jinja, tokenizer_config.json, GGUF) and\n"
           "checks that every construct is supported; with messages=FILE it prints the rendered text instead.\n"
           "  octavo inspect --template out/tok > chat.jinja\n"
           "  octavo inspect --template out/tok messages=messages.json --add-generation-prompt",
       .least_positionals = 1,
       .most_positionals = 1,
-      .options = {{"template", "", "the chat template"},
+      .options = {{"tensors", "", "a line per tensor: type, shape, digest"},
+                  {"verify", "", "read all data and check every digest"},
+                  {"template", "", "the chat template"},
                   {"tokenizer", "", "kind, number of ids, special tokens"},
                   {"name", "NAME", "which of several templates"},
                   {"chat_template", "FILE", "a chat template instead of the model's own"},

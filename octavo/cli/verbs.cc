@@ -30,7 +30,8 @@ std::string MainHelp() {
 
 std::span<const VerbSpec> Verbs() {
   static const std::vector<VerbSpec> verbs = {
-      PlanVerb(), TokenizeVerb(), TokenizerVerb(), InspectVerb(), LsVerb(), CpVerb(), DoctorVerb(), GoldenVerb(),
+      TrainVerb(),   ReportVerb(), PlanVerb(), TokenizeVerb(), TokenizerVerb(),
+      InspectVerb(), LsVerb(),     CpVerb(),   DoctorVerb(),   GoldenVerb(),
   };
   return verbs;
 }

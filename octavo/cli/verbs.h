@@ -20,7 +20,9 @@ VerbSpec GoldenVerb();
 VerbSpec InspectVerb();
 VerbSpec LsVerb();
 VerbSpec PlanVerb();
+VerbSpec ReportVerb();
 VerbSpec TokenizeVerb();
 VerbSpec TokenizerVerb();
+VerbSpec TrainVerb();
 
 }  // namespace octavo

@@ -1,0 +1,70 @@
+// Everything a run consists of, built from settings in the right order: model, plan, provider, optimizer, data, run
+// folder, checkpoint store; restored from the newest checkpoint or initialized. The trainer's loop works on it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "octavo/checkpoint/checkpoint_store.h"
+#include "octavo/data/source.h"
+#include "octavo/kernels/workspace.h"
+#include "octavo/train/flops.h"
+#include "octavo/train/recipe_choice.h"
+#include "octavo/train/run_folder.h"
+#include "octavo/train/run_state.h"
+#include "octavo/train/start_block.h"
+#include "octavo/train/stepper.h"
+#include "octavo/train/trainer.h"
+
+namespace octavo::train {
+
+class Session {
+ public:
+  explicit Session(const TrainRequest& request);
+
+  const TrainOptions& options() const { return options_; }
+  bool is_first_rank() const { return request_.communicator.rank() == 0; }
+  const std::filesystem::path& run_path() const { return run_path_; }
+  int64_t first_step() const { return first_step_; }  // where the run begins or goes on
+  const StepFlops& flops() const { return flops_; }
+  const RecipeChoice& recipe() const { return recipe_; }
+
+  Stepper& stepper() { return *stepper_; }
+  StepParts parts();
+  data::BatchSource& data() { return *data_; }
+  // A fresh pass over the held-out data; null when there is none.
+  std::unique_ptr<data::BatchSource> OpenEval() const;
+  CheckpointStore& store() { return *store_; }
+  RunFolder& folder() { return *folder_; }
+  CheckpointContent Content(int64_t step);
+  RunState state();
+
+  // The lines before the first step.
+  void PrintStart();
+
+ private:
+  void MakeModelAndPlan();
+  void RestoreOrInitialize();
+  void RestoreAll(const Checkpoint& checkpoint);
+  data::DataOptions DataOptionsOf(int64_t rows) const;
+
+  const TrainRequest& request_;
+  TrainOptions options_;
+  std::filesystem::path run_path_;
+  RecipeChoice recipe_;
+  std::unique_ptr<models::Model> model_;
+  quant::Plan plan_;
+  StepFlops flops_;
+  std::unique_ptr<quant::Provider> provider_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  ops::StateStore state_;
+  kernels::Workspace workspace_;
+  std::unique_ptr<data::BatchSource> data_;
+  std::unique_ptr<RunFolder> folder_;  // rank 0 only
+  std::unique_ptr<CheckpointStore> store_;
+  std::unique_ptr<Stepper> stepper_;
+  int64_t first_step_ = 0;
+};
+
+}  // namespace octavo::train

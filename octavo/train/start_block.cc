@@ -1,0 +1,119 @@
+#include "octavo/train/start_block.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "octavo/base/progress.h"
+#include "octavo/ops/float_dot.h"
+#include "octavo/ops/site.h"
+
+namespace octavo::train {
+
+MemoryEstimate EstimateMemory(const models::ModelConfig& config, int64_t parameters, const TrainOptions& options) {
+  const double weights = 4.0 * static_cast<double>(parameters);
+  const double tokens =
+      static_cast<double>(options.rows) * static_cast<double>(options.length) / static_cast<double>(options.shards);
+  const auto emb = static_cast<double>(config.emb_dim), layers = static_cast<double>(config.num_decoder_layers);
+  const double heads =
+      static_cast<double>(config.num_query_heads + 2 * config.num_kv_heads) * static_cast<double>(config.head_dim);
+  const double mlp =
+      static_cast<double>(config.num_experts > 1 ? config.moe_mlp_dim * config.num_experts_per_tok : config.mlp_dim);
+  // One layer: input, two norms, projections, attention's output, the MLP's branches and their product.
+  const double layer =
+      tokens * 4 * (6 * emb + 2 * heads + mlp * (static_cast<double>(config.mlp_activations.size()) + 2));
+  const double kept =
+      options.remat.everything ? layer : tokens * 4 * emb * (1 + static_cast<double>(options.remat.saved.size()));
+  MemoryEstimate memory;
+  memory.parameters = weights;
+  memory.moments = options.optimizer.kind == optim::OptimizerKind::kSgd ? 0 : 2 * weights;
+  memory.gradients = weights * (std::log2(static_cast<double>(options.shards)) + 1);
+  memory.activations = kept * layers + (options.remat.everything ? 0 : 2 * layer);
+  memory.logits = 2 * tokens * 4 * static_cast<double>(config.vocab_size) / options.vocab_tiling;
+  return memory;
+}
+
+double AvailableMemory() {
+  double available = 0;
+  std::ifstream info("/proc/meminfo");
+  std::string word, unit;
+  for (double value = 0; info >> word >> value;) {
+    if (word == "MemAvailable:") available = value * 1024;
+    std::getline(info, unit);
+  }
+  double limit = 0;
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit && limit > 0) {
+    double used = 0;
+    std::ifstream("/sys/fs/cgroup/memory.current") >> used;
+    available = std::min(available, std::max(0.0, limit - used));
+  }
+  return available;
+}
+
+double EstimateStepSeconds(ops::Context& context, const StepFlops& flops, const quant::Plan& plan,
+                           const TrainOptions& options) {
+  constexpr int64_t kSide = 512;
+  const Tensor a = Tensor::Zeros({kSide, kSide}, DType::kF32), b = Tensor::Zeros({kSide, kSide}, DType::kF32);
+  double best = 1e9;
+  for (int i = 0; i < 4; ++i) {
+    const double start = Progress::SteadySeconds();
+    ops::FloatDot(context, "estimate", a, b, MatMulDims(a.shape()), DType::kF32);
+    best = std::min(best, Progress::SteadySeconds() - start);
+  }
+  const double macs_per_second = static_cast<double>(kSide * kSide * kSide) / best;
+  // Recomputing a whole layer is one forward pass more: 4 instead of 3.
+  const double recomputed = options.remat.everything ? 1 : options.remat.saved.empty() ? 4.0 / 3 : 1.1;
+  // Small operations, quantizing and edges cost about a fifth; int8 products run about half again as fast.
+  const double quantized = plan.quantized_share();
+  const double speed = 0.8 / ((1 - quantized) + quantized / 1.4);
+  return flops.total() * 1e12 / 2 * recomputed / (macs_per_second * speed);
+}
+
+std::string RoughDuration(double seconds) {
+  constexpr double kHour = 3600, kDay = 24 * kHour, kYear = 365.25 * kDay;
+  if (seconds < 0.9995) return fmt::format("{} ms", std::max<int64_t>(1, std::lround(seconds * 1000)));
+  if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 119.5) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 2 * kHour) return fmt::format("{:.0f} min", seconds / 60);
+  if (seconds < 2 * kDay) return fmt::format("{:.1f} hours", seconds / kHour);
+  if (seconds < kYear) return fmt::format("{:.1f} days", seconds / kDay);
+  return fmt::format("{:.1f} years", seconds / kYear);
+}
+
+std::string EstimateText(double step_seconds, int64_t steps) {
+  const double all = step_seconds * static_cast<double>(steps);
+  std::string text = fmt::format("{} per step, {} for {} step{}", RoughDuration(step_seconds), RoughDuration(all),
+                                 steps, steps == 1 ? "" : "s");
+  if (all > 12 * 3600) text += "; to try it out add steps=20 per_device_batch_size=1 max_target_length=128";
+  return text;
+}
+
+PlanSummary SummarizePlan(const quant::Plan& plan) {
+  const std::string lines = quant::CoverageLine(plan);
+  const size_t end = lines.find('\n');
+  PlanSummary summary{lines.substr(10, end - 10), ""};
+  std::vector<std::string> left;
+  for (const quant::SitePlan& site : plan.sites) {
+    if (site.treatment) continue;
+    std::string path = ops::ScannedPath(site.site.path);
+    if (std::find(left.begin(), left.end(), path) == left.end()) left.push_back(std::move(path));
+  }
+  if (left.empty() || plan.rules.empty()) return summary;
+  const size_t shown = std::min<size_t>(left.size(), 6);
+  summary.left_in_float =
+      fmt::format("float: {}{}", fmt::join(left.begin(), left.begin() + static_cast<int>(shown), ", "),
+                  shown < left.size() ? fmt::format(" and {} more", left.size() - shown) : "");
+  return summary;
+}
+
+std::string CountText(int64_t count) {
+  const auto value = static_cast<double>(count);
+  if (value < 1e4) return fmt::format("{}", count);
+  if (value < 999.5e3) return fmt::format("{:.3g} k", value / 1e3);
+  if (value < 999.5e6) return fmt::format("{:.3g} M", value / 1e6);
+  return fmt::format("{:.3g} B", value / 1e9);
+}
+
+}  // namespace octavo::train

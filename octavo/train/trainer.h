@@ -1,0 +1,45 @@
+// Trains: from settings to a run folder with checkpoints. Ties together model, plan, data, stepper, checkpoints and
+// what is shown; `octavo train`, the benchmarks and the tests call it. Every rank calls it with its own communicator
+// and pool; only rank 0 writes and prints.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "octavo/base/log.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/config/settings.h"
+#include "octavo/dist/communicator.h"
+#include "octavo/kernels/isa.h"
+#include "octavo/train/step_metrics.h"
+
+namespace octavo::train {
+
+struct TrainRequest {
+  const Settings& settings;
+  Log& log;
+  ThreadPool& pool;
+  Communicator& communicator;
+  kernels::Isa isa;
+  std::function<int()> signal = nullptr;                      // the signal that asks to stop; 0 or null: none
+  std::FILE* json = nullptr;                                  // one JSON object per event
+  std::function<void(const StepMetrics&)> on_step = nullptr;  // after each step
+  // The command to suggest at the end, from run folder and last checkpoint; null: none.
+  std::function<std::string(const std::filesystem::path&, const std::filesystem::path&)> next_command = nullptr;
+};
+
+struct TrainSummary {
+  int exit_code = 0;  // 0 done, 4 numbers broke, 130 or 143 interrupted
+  std::filesystem::path run;
+  int64_t first_step = 0, steps = 0;  // made before and after
+  double first_loss = 0, last_loss = 0;
+  double last_eval_loss = 0;  // 0: there was none
+  std::string bits;           // of parameters, optimizer and recipe state at the end
+  std::string profile_table;  // with profile=true
+};
+
+TrainSummary Train(const TrainRequest& request);
+
+}  // namespace octavo::train
