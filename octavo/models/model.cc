@@ -6,6 +6,7 @@
 #include "octavo/models/decoder.h"
 #include "octavo/ops/add.h"
 #include "octavo/ops/elementwise.h"
+#include "octavo/ops/permute.h"
 #include "octavo/ops/remat.h"
 
 namespace octavo::models {
@@ -94,7 +95,7 @@ ops::Var Loss(ops::Context& context, Model& model, const Tensor& tokens, const T
   for (size_t i = 1; i < aux.load_balance.size(); ++i) sum = ops::Add(context, sum, aux.load_balance[i]);
   const double factor =
       model.config().load_balance_loss_weight * options.shard_share / static_cast<double>(aux.load_balance.size());
-  const ops::Var balance = ops::Scale(context, sum, factor);
+  const ops::Var balance = ops::Reshape(context, ops::Scale(context, sum, factor), Shape{});
   if (!balance.value.is_meta()) parts->moe_lb_loss = static_cast<double>(balance.value.ToVector<float>()[0]);
   return ops::Add(context, loss, balance);
 }

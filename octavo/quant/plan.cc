@@ -26,6 +26,22 @@ class Recorder : public ops::Interceptor {
     return ops::Var(Tensor::Meta(DotShape(call.site.ToString(), site.lhs, site.rhs, site.dims), site.dtype));
   }
 
+  // A dot inside a larger op: it has a place in the plan, but only as a float.
+  void Fused(ops::Context&, const ops::DotCall& call) override {
+    SitePlan& site = Start(call.site, call.lhs, call.rhs);
+    site.dims = call.dims;
+    site.macs = ops::DotMacs(site.lhs, site.rhs, site.dims);
+    const std::optional<int> rule = rules_.Match(site.site.path, site.site.op, !site.weight.empty());
+    if (rule && rules_.rules()[static_cast<size_t>(*rule)].treatment) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("rule {} '{}' would quantize {}, which is computed inside another op", *rule + 1,
+                              rules_.rules()[static_cast<size_t>(*rule)].module_path, site.site.ToString()),
+                  "put a rule without qtypes for it first, or name the ops that are meant (op_names: [dot_general])");
+    }
+    if (rule) site.rule = *rule;
+    DescribeFloatSite(site);
+  }
+
   std::optional<ops::Var> RaggedDot(ops::Context&, const ops::RaggedCall& call) override {
     SitePlan& site = Start(call.site, call.lhs, call.rhs);
     if (site.lhs.rank() != 2 || site.rhs.rank() != 3) {

@@ -54,6 +54,14 @@ std::optional<ops::Var> Provider::RaggedDot(ops::Context& context, const ops::Ra
   return RaggedSiteDot(SiteCall{*this, context, site, call.lhs, call.rhs}, call.group_sizes);
 }
 
+bool Provider::Answers(const ops::Site& site) const { return Find(site).treatment.has_value(); }
+
+void Provider::Fused(ops::Context&, const ops::DotCall& call) {
+  if (Find(call.site).treatment) {
+    ThrowUsage("{}: the plan quantizes it, but it was computed inside another op", call.site.ToString());
+  }
+}
+
 RngKey NoiseKey(const ops::Context& context, const ops::Site& site) {
   // FNV-1a: a fixed function of the name, equal on every machine.
   uint32_t hash = 2166136261u;

@@ -29,6 +29,8 @@ class Provider : public ops::Interceptor {
 
   std::optional<ops::Var> Dot(ops::Context& context, const ops::DotCall& call) override;
   std::optional<ops::Var> RaggedDot(ops::Context& context, const ops::RaggedCall& call) override;
+  bool Answers(const ops::Site& site) const override;
+  void Fused(ops::Context& context, const ops::DotCall& call) override;
 
   // The weights may have changed: forgets what was prepared from them. From the first call on, each weight is quantized
   // and packed once until the next call, however often it is used; without any call, every use prepares it anew.
