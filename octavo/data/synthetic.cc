@@ -1,6 +1,7 @@
 #include "octavo/data/synthetic.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
 
@@ -37,7 +38,8 @@ Tensor Segments(int64_t rows, int64_t length, int64_t most_segments) {
 
 class SyntheticSource : public BatchSource {
  public:
-  SyntheticSource(const DataOptions& options, int64_t most_segments) : options_(options) {
+  SyntheticSource(const DataOptions& options, int64_t most_segments, int64_t batches)
+      : options_(options), batches_(batches) {
     const int64_t rows = options.rows, length = options.length;
     batch_ = EmptyBatch(rows, length);
     const auto size = static_cast<uint64_t>(rows * (length + 1));
@@ -59,11 +61,20 @@ class SyntheticSource : public BatchSource {
     batch_.targets_segmentation = batch_.inputs_segmentation;
   }
 
-  Batch Next() override { return batch_; }
-  bool Done() override { return false; }
-  std::string State() const override { return R"({"source":"synthetic"})"; }
-  void Restore(const std::string& state) override {
-    if (state != State()) ThrowUsage("the saved data position {} is not one of dataset_type=synthetic", state);
+  Batch Next() override {
+    if (Done()) ThrowUsage("the synthetic data ended after {} batches", batches_);
+    ++given_;
+    return batch_;
+  }
+  bool Done() override { return batches_ >= 0 && given_ >= batches_; }
+  std::string State() const override { return fmt::format(R"({{"source":"synthetic","batches":{}}})", given_); }
+  void Restore(const std::string& text) override {
+    const nlohmann::json state = nlohmann::json::parse(text, nullptr, false);
+    if (!state.is_object() || state.value("source", nlohmann::json()) != "synthetic" || !state.contains("batches") ||
+        !state["batches"].is_number_unsigned()) {
+      ThrowUsage("the saved data position {} is not one of dataset_type=synthetic", text.substr(0, 200));
+    }
+    given_ = state["batches"].get<int64_t>();
   }
   std::string Describe() const override {
     return fmt::format("synthetic, one block of {} x {} random tokens below {}", options_.rows, options_.length + 1,
@@ -72,13 +83,14 @@ class SyntheticSource : public BatchSource {
 
  private:
   DataOptions options_;
+  int64_t batches_, given_ = 0;
   Batch batch_;
 };
 
 }  // namespace
 
-std::unique_ptr<BatchSource> MakeSyntheticSource(const DataOptions& options, int64_t most_segments) {
-  return std::make_unique<SyntheticSource>(options, most_segments);
+std::unique_ptr<BatchSource> MakeSyntheticSource(const DataOptions& options, int64_t most_segments, int64_t batches) {
+  return std::make_unique<SyntheticSource>(options, most_segments, batches);
 }
 
 }  // namespace octavo::data

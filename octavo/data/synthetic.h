@@ -9,7 +9,8 @@
 namespace octavo::data {
 
 // `most_segments` ≥ 2 cuts every row into 2 … most_segments segments at random places; positions run on over them, as
-// in MaxText.
-std::unique_ptr<BatchSource> MakeSyntheticSource(const DataOptions& options, int64_t most_segments);
+// in MaxText. `batches` of them (evaluation needs an end); -1: without end.
+std::unique_ptr<BatchSource> MakeSyntheticSource(const DataOptions& options, int64_t most_segments,
+                                                 int64_t batches = -1);
 
 }  // namespace octavo::data
