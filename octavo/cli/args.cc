@@ -7,6 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/nearest.h"
 #include "octavo/base/thread_pool.h"
+#include "octavo/config/arguments.h"
 
 namespace octavo {
 namespace {
@@ -54,6 +55,16 @@ bool LooksLikeAssignment(std::string_view word) {
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; });
 }
 
+// Moves one setting (`key=value`, `--key value`, …) to `settings` and says how many words it was.
+size_t TakeSetting(std::span<const std::string_view> words, std::vector<std::string>& settings) {
+  const std::vector<std::string> rest(words.begin(), words.begin() + std::min<std::ptrdiff_t>(2, std::ssize(words)));
+  // Types are needed only for a bare --key, and reading the table takes some milliseconds.
+  const bool bare = rest[0].find('=') == std::string::npos;
+  const auto count = static_cast<size_t>(bare ? std::max(SettingLength(KeyTable::BuiltIn(), rest), 1) : 1);
+  settings.insert(settings.end(), rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count));
+  return count;
+}
+
 void AppendOptions(std::string& page, std::span<const OptionSpec> options) {
   for (const OptionSpec& option : options) {
     std::string name = fmt::format("--{}", option.name);
@@ -90,7 +101,7 @@ Args Args::Parse(const VerbSpec& verb, std::span<const std::string_view> words) 
     const std::string name = Normalized(word.substr(0, equals));
     const OptionSpec* option = FindOption(verb, name);
     if (option == nullptr && verb.takes_settings) {
-      args.settings_.emplace_back(words[i]);
+      i += TakeSetting(words.subspan(i), args.settings_) - 1;
       continue;
     }
     if (option == nullptr) ThrowUnknown(verb, name);
@@ -151,6 +162,9 @@ std::string HelpPage(const VerbSpec& verb) {
   if (!verb.options.empty()) {
     page += "\nOptions (--key=value, --key value and key=value mean the same):\n";
     AppendOptions(page, verb.options);
+  }
+  if (verb.takes_settings) {
+    page += "\nEvery key of the config may be set: key=value. octavo config explain KEY says what one is for.\n";
   }
   page += "\nCommon options:\n";
   AppendOptions(page, kCommon);

@@ -27,8 +27,7 @@ struct VerbSpec {
   int most_positionals = 0;
   std::vector<OptionSpec> options = {};
   int (*run)(const Args&) = nullptr;
-  // Words that are neither options of the verb nor common ones are settings (config/settings.h): see Args::settings.
-  bool takes_settings = false;
+  bool takes_settings = false;  // words that are no options are keys of the config: Args::settings()
 };
 
 // Options that every verb has.
@@ -41,7 +40,8 @@ class Args {
   static Args Parse(const VerbSpec& verb, std::span<const std::string_view> words);
 
   const std::vector<std::string>& positionals() const { return positionals_; }
-  const std::vector<std::string>& settings() const { return settings_; }  // in their order, as written
+  // The words that set keys of the config, as config/settings.h takes them. Only for verbs that take settings.
+  const std::vector<std::string>& settings() const { return settings_; }
   bool Has(std::string_view name) const { return values_.contains(std::string(name)); }
   bool Switch(std::string_view name) const;  // --x, x=true, x=false
   std::string Text(std::string_view name, std::string_view otherwise) const;

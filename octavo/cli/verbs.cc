@@ -30,8 +30,8 @@ std::string MainHelp() {
 
 std::span<const VerbSpec> Verbs() {
   static const std::vector<VerbSpec> verbs = {
-      TrainVerb(),   ReportVerb(), PlanVerb(), TokenizeVerb(), TokenizerVerb(),
-      InspectVerb(), LsVerb(),     CpVerb(),   DoctorVerb(),   GoldenVerb(),
+      TrainVerb(), ReportVerb(), PlanVerb(),   TokenizeVerb(), TokenizerVerb(), InspectVerb(),
+      LsVerb(),    CpVerb(),     ConfigVerb(), DoctorVerb(),   GoldenVerb(),    CompletionVerb(),
   };
   return verbs;
 }

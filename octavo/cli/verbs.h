@@ -14,6 +14,8 @@ int RunCommand(std::span<const std::string_view> words);
 // Every verb, in the order of the help page.
 std::span<const VerbSpec> Verbs();
 
+VerbSpec CompletionVerb();
+VerbSpec ConfigVerb();
 VerbSpec CpVerb();
 VerbSpec DoctorVerb();
 VerbSpec GoldenVerb();
