@@ -3,9 +3,22 @@
 #include <algorithm>
 
 #include "octavo/base/check.h"
+#include "octavo/base/error.h"
 #include "octavo/text/unicode.h"
 
 namespace octavo::text {
+namespace {
+
+// A tokenizer that blows its text up, step after step, ends in an error instead of all memory.
+void CheckGrowth(size_t before, size_t after) {
+  constexpr size_t kAlwaysFine = size_t{64} << 20;
+  constexpr size_t kNeverFine = size_t{1} << 31;
+  if (after <= kAlwaysFine || (after <= before * 4 && after < kNeverFine)) return;
+  throw Error(ErrorCode::kUsage, fmt::format("normalization makes {} bytes of text out of {}", after, before),
+              "the normalizer of the tokenizer is broken, or the text is too long");
+}
+
+}  // namespace
 
 AlignedText::AlignedText(std::string_view text, bool tracked) : text_(text), tracked_(tracked) {
   if (!tracked) return;
@@ -68,6 +81,7 @@ void AlignedText::Transform(std::span<const CharChange> changes, size_t removed)
     if (at < text_.size()) at += static_cast<size_t>(LeadLength(static_cast<unsigned char>(text_[at])));
   };
   for (size_t i = 0; i < removed; ++i) step();
+  CheckGrowth(text_.size(), changes.size());
   for (const CharChange& change : changes) {
     AppendUtf8(change.c, text);
     if (tracked_) {
@@ -93,6 +107,7 @@ void AlignedText::SetUntracked(std::string text) {
 
 void AlignedText::Replace(std::span<const Span> matches, std::string_view content) {
   if (matches.empty()) return;
+  CheckGrowth(text_.size(), text_.size() + matches.size() * content.size());
   std::string text;
   text.reserve(text_.size() + matches.size() * content.size());
   std::vector<Span> alignment;

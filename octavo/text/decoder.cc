@@ -78,6 +78,7 @@ void Decoder::Read(const JsonValue& json, std::string_view where, int depth) {
     add({[=](DecodeMode, bool fused) { return fused ? MakeStripFused(c, start, stop) : MakeStrip(c, start, stop); }});
   } else if (type == "Replace") {
     const std::string content = json.At("content", where).String(where);
+    if (content.size() > 1024) ThrowFile("{}.content: {} bytes, at most 1024 are accepted", where, content.size());
     auto pattern = std::make_shared<TextPattern>(json.At("pattern", where), fmt::format("{}.pattern", where));
     add({[=](DecodeMode, bool fused) {
       auto stage =

@@ -16,6 +16,16 @@ namespace {
 
 constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
+// What a file puts into every text is short.
+std::string ReadContent(const JsonValue& json, std::string_view key, std::string_view where) {
+  constexpr size_t kMaxContent = 1024;
+  const std::string& content = json.At(key, where).String(fmt::format("{}.{}", where, key));
+  if (content.size() > kMaxContent) {
+    ThrowFile("{}.{}: {} bytes, at most {} are accepted", where, key, content.size(), kMaxContent);
+  }
+  return content;
+}
+
 class Sequence : public Normalizer {
  public:
   explicit Sequence(std::vector<std::unique_ptr<Normalizer>> parts) : parts_(std::move(parts)) {}
@@ -171,7 +181,7 @@ class Replace : public Normalizer {
  public:
   Replace(const JsonValue& json, std::string_view where)
       : pattern_(json.At("pattern", where), fmt::format("{}.pattern", where)),
-        content_(json.At("content", where).String(fmt::format("{}.content", where))) {}
+        content_(ReadContent(json, "content", where)) {}
 
   void Apply(AlignedText& text, RegexScratch& scratch) const override {
     std::vector<Span> matches;
@@ -319,7 +329,7 @@ std::unique_ptr<Normalizer> MakeNormalizer(const JsonValue& json, std::string_vi
   if (type == "Nmt") return std::make_unique<Nmt>();
   if (type == "BertNormalizer" || type == "Bert") return std::make_unique<Bert>(json, where);
   if (type == "Replace") return std::make_unique<Replace>(json, where);
-  if (type == "Prepend") return std::make_unique<Prepend>(json.At("prepend", where).String(where));
+  if (type == "Prepend") return std::make_unique<Prepend>(ReadContent(json, "prepend", where));
   if (type == "Precompiled") return MakePrecompiled(json, where);
   if (type == "ByteLevel") return std::make_unique<ByteChars>();
   throw Error(ErrorCode::kFile, fmt::format("{}: normalizer '{}' is not supported", where, type.substr(0, 60)),

@@ -1,5 +1,6 @@
 #include "octavo/text/normalizer_charsmap.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "octavo/base/error.h"
@@ -7,6 +8,8 @@
 
 namespace octavo::text {
 namespace {
+
+constexpr size_t kMaxReplacement = 256;
 
 // The fields of one unit of the double array.
 bool HasLeaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
@@ -28,6 +31,15 @@ Charsmap::Charsmap(std::string_view blob, std::string_view where) {
   std::memcpy(units_.data(), blob.data(), trie_bytes);
   replacements_ = blob.substr(trie_bytes);
   if (!IsValidUtf8(replacements_)) ThrowFile("{}: replacements of the character map are not UTF-8", where);
+  // Real ones have some ten characters; a long one would let a short text grow without bound.
+  for (size_t begin = 0; begin < replacements_.size();) {
+    const size_t end = std::min(replacements_.find('\0', begin), replacements_.size());
+    if (end - begin > kMaxReplacement) {
+      ThrowFile("{}: a replacement of {} bytes in the character map, at most {} are accepted", where, end - begin,
+                kMaxReplacement);
+    }
+    begin = end + 1;
+  }
 }
 
 std::optional<std::string_view> Charsmap::Replacement(uint32_t offset) const {
