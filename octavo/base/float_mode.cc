@@ -56,4 +56,8 @@ ScopedFloatMode::ScopedFloatMode() : saved_(ReadControl()) { SetFloatMode(); }
 
 ScopedFloatMode::~ScopedFloatMode() { WriteControl(saved_); }
 
+ScopedSubnormals::ScopedSubnormals() : saved_(ReadControl()) { WriteControl(saved_ & ~(kRoundBits | kFlushBits)); }
+
+ScopedSubnormals::~ScopedSubnormals() { WriteControl(saved_); }
+
 }  // namespace octavo

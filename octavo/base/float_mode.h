@@ -22,4 +22,16 @@ class ScopedFloatMode {
   unsigned int saved_;
 };
 
+// The opposite, for reading and writing files: subnormal numbers stay what the file says, whatever thread asks.
+class ScopedSubnormals {
+ public:
+  ScopedSubnormals();
+  ~ScopedSubnormals();
+  ScopedSubnormals(const ScopedSubnormals&) = delete;
+  ScopedSubnormals& operator=(const ScopedSubnormals&) = delete;
+
+ private:
+  unsigned int saved_;
+};
+
 }  // namespace octavo
