@@ -89,9 +89,10 @@ struct GoldenFolderKind {
 };
 
 std::vector<GoldenFolderKind> GoldenFolderKinds();
-GoldenFolderKind TemplateFolderKind();   // golden_templates.cc: chat templates
-GoldenFolderKind TokenizerFolderKind();  // golden_tokenizers.cc: ids, offsets, decoded text
-GoldenFolderKind TokenListFolderKind();  // golden_tokenizers_lists.cc: texts and lines of ids
+GoldenFolderKind TemplateFolderKind();    // golden_templates.cc: chat templates
+GoldenFolderKind TokenizerFolderKind();   // golden_tokenizers.cc: ids, offsets, decoded text
+GoldenFolderKind TokenListFolderKind();   // golden_tokenizers_lists.cc: texts and lines of ids
+GoldenFolderKind GgufBlocksFolderKind();  // golden_gguf_blocks.cc: blocks of GGML types
 
 // The failures of one case; empty when it passed. Errors that a kind throws are failures.
 std::vector<std::string> RunGoldenCase(const GoldenCase& golden, const std::vector<GoldenKind>& kinds,

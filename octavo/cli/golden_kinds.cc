@@ -12,7 +12,7 @@ std::vector<GoldenKind> GoldenKinds() {
 }
 
 std::vector<GoldenFolderKind> GoldenFolderKinds() {
-  return {TemplateFolderKind(), TokenizerFolderKind(), TokenListFolderKind()};
+  return {TemplateFolderKind(), TokenizerFolderKind(), TokenListFolderKind(), GgufBlocksFolderKind()};
 }
 
 }  // namespace octavo
