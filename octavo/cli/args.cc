@@ -88,7 +88,7 @@ Args Args::Parse(const VerbSpec& verb, std::span<const std::string_view> words) 
     }
     const bool dashed = !options_ended && word.size() > 1 && word[0] == '-';
     if (options_ended || (!dashed && !LooksLikeAssignment(word))) {
-      (verb.takes_settings ? args.settings_ : args.positionals_).emplace_back(word);
+      args.positionals_.emplace_back(word);
       continue;
     }
     if (word == "-h") word = "--help";

@@ -37,7 +37,9 @@ std::string NextCommand(const std::filesystem::path& run, const std::filesystem:
 
 int RunTrain(const Args& args) {
   Log log(STDERR_FILENO, ChooseLogOptions(STDERR_FILENO, ColorOf(args), args.Switch("quiet")));
-  const Settings settings = Settings::Load({.words = args.settings(), .environment = ProcessEnvironment()});
+  std::vector<std::string> words = args.positionals();
+  words.insert(words.end(), args.settings().begin(), args.settings().end());
+  const Settings settings = Settings::Load({.words = words, .environment = ProcessEnvironment()});
   ThreadPool pool(args.Threads());
   SelfCommunicator self;
   const train::SignalGuard signals;
@@ -67,6 +69,7 @@ VerbSpec TrainVerb() {
           "    model_name=gpt3-52k use_qwix_quantization=true quantization=int8\n"
           "  octavo train out/x/config.yml\n"
           "Exit 4: a loss or gradient became NaN or infinite; the report names the first bad tensor.",
+      .most_positionals = 1,
       .run = RunTrain,
       .takes_settings = true};
 }
