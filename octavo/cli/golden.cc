@@ -94,6 +94,7 @@ class Tally {
   Tally(bool verbose, size_t widest, Log& log, const std::function<void(std::string_view)>& print)
       : verbose_(verbose), widest_(widest), log_(log), print_(print) {}
 
+  void Note(std::string_view line) { print_(fmt::format("{}\n", line)); }
   void Pass(int64_t count = 1) { passed_ += count; }
   void Fail(std::string_view group, std::string_view name, const std::vector<std::string>& problems) {
     ++failed_;
@@ -159,6 +160,7 @@ void RunPart(const GoldenPart& part, const std::vector<GoldenKind>& kinds, Threa
     }
   } else if (part.kind) {
     const GoldenFolderResult result = part.kind->run(part.path, pool);
+    for (const std::string& note : result.notes) tally.Note(note);
     tally.Pass(result.passed);
     for (const auto& failure : result.failures) tally.Fail(part.name, failure.name, {failure.problem});
   } else {

@@ -80,6 +80,7 @@ struct GoldenFolderResult {
   };
   int64_t passed = 0;
   std::vector<Failure> failures;
+  std::vector<std::string> notes;  // lines printed before the folder's own: how well numbers agreed
 };
 
 struct GoldenFolderKind {
@@ -93,6 +94,7 @@ GoldenFolderKind TemplateFolderKind();    // golden_templates.cc: chat templates
 GoldenFolderKind TokenizerFolderKind();   // golden_tokenizers.cc: ids, offsets, decoded text
 GoldenFolderKind TokenListFolderKind();   // golden_tokenizers_lists.cc: texts and lines of ids
 GoldenFolderKind GgufBlocksFolderKind();  // golden_gguf_blocks.cc: blocks of GGML types
+GoldenFolderKind MaxTextFolderKind();     // golden_maxtext.cc: training cases, site tables
 
 // The failures of one case; empty when it passed. Errors that a kind throws are failures.
 std::vector<std::string> RunGoldenCase(const GoldenCase& golden, const std::vector<GoldenKind>& kinds,

@@ -12,7 +12,8 @@ std::vector<GoldenKind> GoldenKinds() {
 }
 
 std::vector<GoldenFolderKind> GoldenFolderKinds() {
-  return {TemplateFolderKind(), TokenizerFolderKind(), TokenListFolderKind(), GgufBlocksFolderKind()};
+  return {TemplateFolderKind(), TokenizerFolderKind(), TokenListFolderKind(), GgufBlocksFolderKind(),
+          MaxTextFolderKind()};
 }
 
 }  // namespace octavo
