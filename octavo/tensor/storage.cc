@@ -1,17 +1,38 @@
 #include "octavo/tensor/storage.h"
 
+#include <atomic>
 #include <new>
 #include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/tensor/memory.h"
 
 namespace octavo {
+namespace {
+
+// A meter, not state: nothing is decided by it.
+std::atomic<int64_t> live_bytes{0}, peak_bytes{0};
+
+void Count(int64_t bytes) {
+  const int64_t now = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  int64_t peak = peak_bytes.load(std::memory_order_relaxed);
+  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+int64_t TensorBytes() { return live_bytes.load(std::memory_order_relaxed); }
+int64_t PeakTensorBytes() { return peak_bytes.load(std::memory_order_relaxed); }
+void ResetPeakTensorBytes() { peak_bytes.store(TensorBytes(), std::memory_order_relaxed); }
 
 Storage::Storage(std::byte* data, int64_t bytes, std::shared_ptr<const void> owner, bool writable, bool owned)
     : data_(data), bytes_(bytes), owner_(std::move(owner)), writable_(writable), owned_(owned) {}
 
 Storage::~Storage() {
-  if (owned_) ::operator delete (data_, std::align_val_t{kAlignment});
+  if (!owned_) return;
+  Count(-bytes_);
+  ::operator delete (data_, std::align_val_t{kAlignment});
 }
 
 std::shared_ptr<Storage> Storage::Allocate(int64_t bytes) {
@@ -24,6 +45,7 @@ std::shared_ptr<Storage> Storage::Allocate(int64_t bytes) {
   if (data == nullptr) {
     throw Error(ErrorCode::kJob, fmt::format("Tensor: out of memory, {} bytes were asked for", bytes));
   }
+  Count(bytes);
   return std::shared_ptr<Storage>(new Storage(static_cast<std::byte*>(data), bytes, nullptr, true, true));
 }
 

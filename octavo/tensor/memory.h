@@ -1,0 +1,13 @@
+// How much memory tensors hold, for estimates, reports and tests of remat: a count of the process, kept by Storage.
+// Mapped files and other people's memory do not count.
+#pragma once
+
+#include <cstdint>
+
+namespace octavo {
+
+int64_t TensorBytes();      // held by live tensors now
+int64_t PeakTensorBytes();  // the most since the last reset
+void ResetPeakTensorBytes();
+
+}  // namespace octavo
