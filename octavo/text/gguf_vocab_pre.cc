@@ -71,6 +71,12 @@ std::vector<Group> Groups() {
 
 }  // namespace
 
+std::vector<std::string> GgufPreNames() {
+  std::vector<std::string> names;
+  for (const Group& group : Groups()) names.emplace_back(group.names[0]);
+  return names;
+}
+
 GgufPre FindGgufPre(std::string_view pre, std::string_view name) {
   std::string known;
   for (const Group& group : Groups()) {

@@ -16,4 +16,7 @@ struct GgufPre {
 // Throws a file Error that begins with `name` for a name that is not known.
 GgufPre FindGgufPre(std::string_view pre, std::string_view name);
 
+// One name for each set of patterns.
+std::vector<std::string> GgufPreNames();
+
 }  // namespace octavo::text
