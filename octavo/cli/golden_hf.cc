@@ -1,0 +1,91 @@
+// Model folders of the Hugging Face form with what transformers computes from them: a manifest of kind "model" or
+// "quantized", and expected.safetensors with codes, dequantized weights, logits, loss, gradients and a continuation.
+#include <nlohmann/json.hpp>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/sharded.h"
+#include "octavo/checkpoint/strict_json.h"
+#include "octavo/cli/golden.h"
+#include "octavo/cli/golden_manifest.h"
+#include "octavo/weights/prequantized.h"
+
+namespace octavo {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+Json ReadConfig(const fs::path& path) { return ParseStrictJson(ReadSmallFile(path), path.string()); }
+
+// Adds cases to a result: what throws has failed.
+class Cases {
+ public:
+  explicit Cases(GoldenFolderResult& result) : result_(result) {}
+
+  template <typename Run>
+  void Run1(const std::string& name, Run run) {
+    try {
+      if (const Mismatch mismatch = run()) {
+        result_.failures.push_back({name, *mismatch});
+      } else {
+        ++result_.passed;
+      }
+    } catch (const Error& error) {
+      result_.failures.push_back({name, error.message()});
+    }
+  }
+
+ private:
+  GoldenFolderResult& result_;
+};
+
+const weights::LogicalTensor& LogicalAt(const weights::LogicalTensors& tensors, const std::string& name) {
+  const auto found = tensors.tensors.find(name);
+  if (found == tensors.tensors.end()) ThrowFile("no tensor '{}'", name);
+  return found->second;
+}
+
+const weights::LogicalTensor& QuantizedAt(const weights::LogicalTensors& tensors, const std::string& name) {
+  const weights::LogicalTensor& tensor = LogicalAt(tensors, name);
+  if (!tensor.read_lattice) ThrowFile("'{}' is not quantized", name);
+  return tensor;
+}
+
+// dequant.X: the values, straight and through the QArray where there is one. codes.X: the codes.
+void RunCodes(const fs::path& folder, const SafetensorsFile& expected, Cases& cases) {
+  constexpr std::string_view kDequant = "dequant.", kCodes = "codes.";
+  weights::LogicalTensors tensors;
+  for (const StoredTensor& stored : expected.tensors()) {
+    const bool values = stored.name.starts_with(kDequant);
+    if (!values && !stored.name.starts_with(kCodes)) continue;
+    const std::string name = stored.name.substr(values ? kDequant.size() : kCodes.size());
+    cases.Run1(stored.name, [&]() -> Mismatch {
+      if (tensors.tensors.empty()) {
+        tensors = weights::OpenLogical(std::make_shared<const ShardedSafetensors>(folder),
+                                       ReadConfig(folder / "config.json").value("quantization_config", Json()));
+      }
+      const weights::LogicalTensor& tensor = QuantizedAt(tensors, name);
+      if (!values) return CompareBits(CopyOf(stored), tensor.read_lattice().codes);
+      return CompareBits(CopyOf(stored), tensor.read());
+    });
+  }
+}
+
+bool Accepts(const fs::path& folder) {
+  const std::string kind = ManifestKind(folder);
+  return kind == "model" || kind == "quantized";
+}
+
+GoldenFolderResult Run(const fs::path& folder, ThreadPool&) {
+  const SafetensorsFile expected(folder / "expected.safetensors");
+  GoldenFolderResult result;
+  Cases cases(result);
+  RunCodes(folder, expected, cases);
+  return result;
+}
+
+}  // namespace
+
+GoldenFolderKind HfFolderKind() { return {"model folder", Accepts, Run}; }
+
+}  // namespace octavo
