@@ -49,8 +49,9 @@ MaxTextVerdict RunTraining(const fs::path& file, ThreadPool& pool) {
   const Settings settings = SettingsOfMaxText(one.config(), one.name);
   const MaxTextRecipe recipe = RecipeOfMaxText(settings, one.forced());
   const MaxTextRun run = TrainMaxTextCase(one, settings, recipe, pool);
-  const MaxTextTolerance tolerance = ToleranceOf(recipe, settings.Number("learning_rate"));
-  MaxTextVerdict verdict = JudgeMaxTextRun(one, run, tolerance);
+  std::optional<MaxTextRun> yardstick;
+  if (ToleranceOf(recipe).to_float) yardstick = TrainMaxTextCase(one, settings, {}, pool);
+  MaxTextVerdict verdict = JudgeMaxTextRun(one, run, yardstick ? &*yardstick : nullptr, settings, recipe);
   if (recipe.refused) verdict.summary += "; the reference trained in float, the product refuses this name";
   return verdict;
 }

@@ -84,7 +84,8 @@ MaxTextCase ReadMaxTextCase(const fs::path& json_file) {
   const std::vector<fs::path> own = {fs::path(json_file).replace_extension(".safetensors")};
   one.tensors = weights::OpenSafetensors(own);
   const Json& init = one.json.contains("init_file") ? one.json.at("init_file") : Json();
-  const std::vector<fs::path> other = {one.folder / (init.is_string() ? init.get<std::string>() : own[0].filename().string())};
+  const std::vector<fs::path> other = {one.folder /
+                                       (init.is_string() ? init.get<std::string>() : own[0].filename().string())};
   one.init = weights::OpenSafetensors(other).Under("params/");
   return one;
 }

@@ -93,7 +93,8 @@ class Comparison {
       }
       CompareOp(name, op, mine, config, *model);
     }
-    for (; at < ours.size(); ++at) Fail("{} {}: the reference has no such op", ours[at].path, ours[at].site->site.OpId());
+    for (; at < ours.size(); ++at)
+      Fail("{} {}: the reference has no such op", ours[at].path, ours[at].site->site.OpId());
   }
 
  private:
@@ -105,8 +106,7 @@ class Comparison {
     const ops::Rows rows = ops::RowsOfShape(batch, length);
     return quant::MakePlan(
         [&](ops::Context& context) {
-          model.Logits(context,
-                       models::Forward(context, model, Tensor::Meta({batch, length}, DType::kI32), rows));
+          model.Logits(context, models::Forward(context, model, Tensor::Meta({batch, length}, DType::kI32), rows));
         },
         rules);
   }
@@ -134,14 +134,14 @@ class Comparison {
     }
     const std::string weight = op.at("weight").is_string() ? op.at("weight").get<std::string>() : "";
     if (mine.weight != weight) Fail("{}: weight '{}', expected '{}'", name, mine.weight, weight);
-    const bool einsum = op.at("op") == "einsum";
-    // The dot of an einsum has the equation's second operand on the left.
-    const Shape lhs = einsum ? site.rhs : site.lhs, rhs = einsum ? site.lhs : site.rhs;
     const bool ragged = op.at("op") == "ragged_dot";
-    CompareShape(name, "lhs", ShapeOf(op.at("lhs_shape")), lhs, ragged);
-    CompareShape(name, "rhs", ShapeOf(op.at("rhs_shape")), rhs, false);
-    if (!ragged && site.dims != DimsOf(op)) Fail("{}: contracts other axes", name);
-    if (!weight.empty()) CompareParameter(name, op, site, config, model);
+    const Shape lhs = ShapeOf(op.at("lhs_shape")), rhs = ShapeOf(op.at("rhs_shape"));
+    // The dot of an einsum has the equation's second operand on the left, unless it is computed inside another op.
+    const bool swapped = op.at("op") == "einsum" && !(site.lhs == lhs && site.rhs == rhs);
+    CompareShape(name, "lhs", lhs, swapped ? site.rhs : site.lhs, ragged);
+    CompareShape(name, "rhs", rhs, swapped ? site.lhs : site.rhs, false);
+    if (!ragged) CompareDims(name, op, site.dims, swapped);
+    if (!weight.empty()) CompareParameter(name, op, site, swapped, config, model);
   }
 
   // Rows of a ragged dot are padded there (to 512), not here.
@@ -150,9 +150,20 @@ class Comparison {
     if (!same) Fail("{}: {} is {}, expected {}", name, side, found, expected);
   }
 
-  void CompareParameter(const std::string& name, const Json& op, const quant::SitePlan& site,
+  void CompareDims(const std::string& name, const Json& op, const DotDims& found, bool swapped) {
+    DotDims expected = DimsOf(op);
+    // ParseEinsum has them swapped already.
+    const bool turn = op.at("op") == "einsum" && !swapped;
+    if (turn) {
+      std::swap(expected.lhs_contract, expected.rhs_contract);
+      std::swap(expected.lhs_batch, expected.rhs_batch);
+    }
+    if (found != expected) Fail("{}: contracts other axes", name);
+  }
+
+  void CompareParameter(const std::string& name, const Json& op, const quant::SitePlan& site, bool swapped,
                         const models::ModelConfig& config, const models::Model& model) {
-    const bool is_lhs = op.at("op") == "einsum" ? !site.weight_is_lhs : site.weight_is_lhs;
+    const bool is_lhs = swapped != site.weight_is_lhs;
     if ((op.at("weight_side") == "lhs") != is_lhs) Fail("{}: the weight is on the other side", name);
     const ops::Parameter* parameter = model.parameter_set().Find(site.weight);
     if (parameter == nullptr) return Fail("{}: the model has no {}", name, site.weight);

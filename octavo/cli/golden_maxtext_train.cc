@@ -35,8 +35,8 @@ struct Batch {
   int64_t rows() const { return inputs.dim(0); }
   Batch Rows(int64_t begin, int64_t end) const {
     Batch part = *this;
-    for (Tensor* tensor : {&part.inputs, &part.positions, &part.segmentation, &part.targets,
-                           &part.target_segmentation}) {
+    for (Tensor* tensor :
+         {&part.inputs, &part.positions, &part.segmentation, &part.targets, &part.target_segmentation}) {
       *tensor = tensor->Slice(0, begin, end).Contiguous();
     }
     return part;
@@ -182,8 +182,8 @@ class Trainer {
     options.z_loss_multiplier = settings_.Number("z_loss_multiplier");
     options.vocab_tiling = static_cast<int>(settings_.Int("num_vocab_tiling"));
     models::LossParts parts;
-    const ops::Var loss = models::Loss(context, *model_, part.inputs, part.targets, part.target_segmentation, rows,
-                                       options, &parts);
+    const ops::Var loss =
+        models::Loss(context, *model_, part.inputs, part.targets, part.target_segmentation, rows, options, &parts);
     tape.Run(context, loss, Tensor::FromValues<float>(loss.shape(), DType::kF32, std::vector<float>{1.0f}));
     Add(parts);
     optim::Gradients gradients;
@@ -241,19 +241,18 @@ class Trainer {
     const double divisor = parts_.weights + 1e-8, lm_loss = parts_.xent_sum / divisor;
     std::vector<Tensor> values;
     for (const ops::Parameter* parameter : model_->parameters()) values.push_back(parameter->tensor());
-    const std::map<std::string, double> metrics = {
-        {"lm_loss", lm_loss},
-        {"loss", lm_loss + parts_.moe_lb_loss + parts_.mtp_loss},
-        {"perplexity", std::exp(lm_loss)},
-        {"z_loss", parts_.z_loss_sum / divisor},
-        {"moe_lb_loss", parts_.moe_lb_loss},
-        {"mtp_loss", parts_.mtp_loss},
-        {"indexer_loss", 0.0},
-        {"total_weights", parts_.weights},
-        {"raw_grad_norm", raw_norm_},
-        {"grad_norm", clipped_norm_},
-        {"param_norm", optim::GlobalNorm(pool_, isa_, names_, values)},
-        {"learning_rate", schedule_.At(step)}};
+    const std::map<std::string, double> metrics = {{"lm_loss", lm_loss},
+                                                   {"loss", lm_loss + parts_.moe_lb_loss + parts_.mtp_loss},
+                                                   {"perplexity", std::exp(lm_loss)},
+                                                   {"z_loss", parts_.z_loss_sum / divisor},
+                                                   {"moe_lb_loss", parts_.moe_lb_loss},
+                                                   {"mtp_loss", parts_.mtp_loss},
+                                                   {"indexer_loss", 0.0},
+                                                   {"total_weights", parts_.weights},
+                                                   {"raw_grad_norm", raw_norm_},
+                                                   {"grad_norm", clipped_norm_},
+                                                   {"param_norm", optim::GlobalNorm(pool_, isa_, names_, values)},
+                                                   {"learning_rate", schedule_.At(step)}};
     for (const auto& [name, value] : metrics) run.metrics[name].push_back(value);
   }
 

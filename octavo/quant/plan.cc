@@ -31,7 +31,9 @@ class Recorder : public ops::Interceptor {
     SitePlan& site = Start(call.site, call.lhs, call.rhs);
     site.dims = call.dims;
     site.macs = ops::DotMacs(site.lhs, site.rhs, site.dims);
-    const std::optional<int> rule = rules_.Match(site.site.path, site.site.op, !site.weight.empty());
+    std::optional<int> rule = rules_.Match(site.site.path, site.site.op, !site.weight.empty());
+    // Rules about weights mean matmuls; the scale of a norm is multiplied element by element.
+    if (rule && site.dims.lhs_contract.empty() && rules_.rules()[static_cast<size_t>(*rule)].only_weights) rule.reset();
     if (rule && rules_.rules()[static_cast<size_t>(*rule)].treatment) {
       throw Error(ErrorCode::kUsage,
                   fmt::format("rule {} '{}' would quantize {}, which is computed inside another op", *rule + 1,
