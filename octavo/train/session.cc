@@ -43,6 +43,7 @@ Session::Session(const TrainRequest& request) : request_(request), options_(Trai
       run_path_ / "checkpoints", StoreOptions{.keep = options_.checkpoints_kept, .async = options_.async_checkpoints});
   RestoreOrInitialize();
   stepper_ = std::make_unique<Stepper>(parts(), options_);
+  stepper_->set_on_gradients(request.on_gradients);
 }
 
 void Session::MakeModelAndPlan() {

@@ -35,6 +35,7 @@ class Session {
   data::BatchSource& data() { return *data_; }
   // A fresh pass over the held-out data; null when there is none.
   std::unique_ptr<data::BatchSource> OpenEval() const;
+  data::DataOptions DataOptionsOf(int64_t rows) const;
   CheckpointStore& store() { return *store_; }
   RunFolder& folder() { return *folder_; }
   CheckpointContent Content(int64_t step);
@@ -47,7 +48,6 @@ class Session {
   void MakeModelAndPlan();
   void RestoreOrInitialize();
   void RestoreAll(const Checkpoint& checkpoint);
-  data::DataOptions DataOptionsOf(int64_t rows) const;
 
   const TrainRequest& request_;
   TrainOptions options_;

@@ -103,6 +103,7 @@ Stepper::Sum Stepper::ComputeShards(const data::Batch& batch, int64_t step, opti
 StepResult Stepper::Compute(const data::Batch& batch, int64_t step, ops::Profile* profile) {
   profile_ = profile;
   updates_.Clear();
+  if (parts_.provider != nullptr) parts_.provider->StartStep();
   optim::GradientTree tree(parts_.pool, parts_.isa, options_.shards);
   const Sum sum = ComputeShards(batch, step, tree);
   {
@@ -110,6 +111,7 @@ StepResult Stepper::Compute(const data::Batch& batch, int64_t step, ops::Profile
     gradients_ = tree.Finish(parts_.communicator);
     MergeObservations();
   }
+  if (on_gradients_) on_gradients_(step, ParameterNames(), gradients_);
   loads_ = sum.loads;
   StepResult result;
   double xent = 0, z_loss = 0;
@@ -166,6 +168,7 @@ void Stepper::BalanceExperts() {
 
 models::LossParts Stepper::Evaluate(const data::Batch& batch, int64_t shards) {
   const auto total_weights = static_cast<double>(data::TargetWeights(batch));
+  if (parts_.provider != nullptr) parts_.provider->StartStep();
   models::LossParts sum;
   for (int64_t shard = 0; shard < shards; ++shard) {
     const ShardBatch part = ShardOf(batch, shard, shards);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ class Stepper {
   StepResult Replay(const data::Batch& batch, int64_t step, ops::Interceptor* interceptor);
 
   const optim::Gradients& gradients() const { return gradients_; }
+  // Called with the gradients of every Compute before their norm is taken.
+  using OnGradients = std::function<void(int64_t step, const std::vector<std::string>& names, optim::Gradients&)>;
+  void set_on_gradients(OnGradients call) { on_gradients_ = std::move(call); }
   std::vector<std::string> ParameterNames() const;
 
  private:
@@ -74,6 +78,7 @@ class Stepper {
   optim::Gradients gradients_;
   std::vector<ops::AuxLosses::ExpertLoad> loads_;  // of the whole batch
   double clip_factor_ = 1;
+  OnGradients on_gradients_;
 };
 
 // One f32 tensor of ones in the shape of a loss.

@@ -6,6 +6,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/progress.h"
+#include "octavo/data/unigram.h"
 #include "octavo/ops/profile.h"
 #include "octavo/train/divergence.h"
 #include "octavo/train/run_log.h"
@@ -41,7 +42,10 @@ class Loop {
     session_.store().Wait();
     ShowSaved();
     summary_.bits = BitsOf(session_.state());
-    if (options_.profile) summary_.profile_table = profile_.Table();
+    summary_.profile = profile_;
+    for (const quant::SitePlan& site : session_.parts().plan.sites) {
+      if (site.treatment) summary_.quantized.push_back(site.site.path);
+    }
     return summary_;
   }
 
@@ -207,15 +211,21 @@ class Loop {
   int64_t saved_at_ = -1, evaluated_at_ = -1, tokens_ = 0;
 };
 
-void ShowDone(const TrainRequest& request, const TrainSummary& summary, Loop& loop) {
+void ShowDone(const TrainRequest& request, const Session& session, const TrainSummary& summary, Loop& loop) {
   RunLog& log = *loop.log();
   log.EndBar();
-  if (!summary.profile_table.empty()) log.Note(summary.profile_table);
+  if (!summary.profile.entries().empty()) log.Note(summary.profile.Table());
   if (summary.exit_code != 0) return;
   log.Note(fmt::format("done      {} steps   {} tokens   loss {:.3f} -> {:.3f}{}   bits {}",
                        summary.steps - summary.first_step, loop.tokens(), summary.first_loss, summary.last_loss,
                        summary.last_eval_loss > 0 ? fmt::format("   eval loss {:.3f}", summary.last_eval_loss) : "",
                        summary.bits.substr(0, 12)));
+  if (summary.last_eval_loss > 0) {
+    const data::UnigramEntropy unigram =
+        data::MeasureUnigram(request.settings, session.DataOptionsOf(session.options().eval_rows));
+    log.Note(fmt::format("          held-out loss {:.3f}, unigram entropy {:.3f} nats per token",
+                         summary.last_eval_loss, unigram.nats));
+  }
   if (request.next_command) {
     log.Note(fmt::format("          next: {}", request.next_command(summary.run, loop.last_checkpoint())));
   }
@@ -244,7 +254,7 @@ TrainSummary Train(const TrainRequest& request) {
   }
   Loop loop(request, session);
   const TrainSummary summary = loop.Run();
-  if (session.is_first_rank()) ShowDone(request, summary, loop);
+  if (session.is_first_rank()) ShowDone(request, session, summary, loop);
   request.communicator.Barrier();
   return summary;
 }
