@@ -10,4 +10,8 @@ int64_t TensorBytes();      // held by live tensors now
 int64_t PeakTensorBytes();  // the most since the last reset
 void ResetPeakTensorBytes();
 
+// Freed tensors leave their memory to the next ones; this gives it back to the system. For the end of a phase that
+// needed more than the next will: after loading, after converting.
+void ReleaseFreeTensorMemory();
+
 }  // namespace octavo

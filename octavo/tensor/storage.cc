@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/tensor/arena.h"
 #include "octavo/tensor/memory.h"
 
 namespace octavo {
@@ -12,6 +13,28 @@ namespace {
 
 // A meter, not state: nothing is decided by it.
 std::atomic<int64_t> live_bytes{0}, peak_bytes{0};
+
+// One for the process, because tensors are made everywhere; never destroyed, because tensors may outlive main. Memory
+// checkers watch the C++ heap, so under them everything comes from there.
+TensorArena* Arena() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return nullptr;
+#else
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+  return nullptr;
+#endif
+#endif
+  static TensorArena* const arena = new TensorArena;
+  return arena;
+#endif
+}
+
+bool IsLarge(int64_t rounded) { return rounded >= TensorArena::kSmallest && Arena() != nullptr; }
+
+int64_t Rounded(int64_t bytes) {
+  return bytes + Storage::kAlignment - (bytes + Storage::kAlignment) % Storage::kAlignment;
+}
 
 void Count(int64_t bytes) {
   const int64_t now = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -24,6 +47,9 @@ void Count(int64_t bytes) {
 
 int64_t TensorBytes() { return live_bytes.load(std::memory_order_relaxed); }
 int64_t PeakTensorBytes() { return peak_bytes.load(std::memory_order_relaxed); }
+void ReleaseFreeTensorMemory() {
+  if (Arena() != nullptr) Arena()->Release();
+}
 void ResetPeakTensorBytes() { peak_bytes.store(TensorBytes(), std::memory_order_relaxed); }
 
 Storage::Storage(std::byte* data, int64_t bytes, std::shared_ptr<const void> owner, bool writable, bool owned)
@@ -32,6 +58,11 @@ Storage::Storage(std::byte* data, int64_t bytes, std::shared_ptr<const void> own
 Storage::~Storage() {
   if (!owned_) return;
   Count(-bytes_);
+  const int64_t rounded = Rounded(bytes_);
+  if (IsLarge(rounded)) {
+    Arena()->Free(data_, rounded);
+    return;
+  }
   ::operator delete (data_, std::align_val_t{kAlignment});
 }
 
@@ -40,8 +71,10 @@ std::shared_ptr<Storage> Storage::Allocate(int64_t bytes) {
   // Rounded up so that a vector load that starts inside stays inside.
   int64_t rounded;
   if (__builtin_add_overflow(bytes, kAlignment, &rounded)) ThrowUsage("Tensor: {} bytes overflow", bytes);
-  rounded -= rounded % kAlignment;
-  void* data = ::operator new (static_cast<size_t>(rounded), std::align_val_t{kAlignment}, std::nothrow);
+  rounded = Rounded(bytes);
+  void* data = IsLarge(rounded)
+                   ? Arena()->Allocate(rounded)
+                   : ::operator new (static_cast<size_t>(rounded), std::align_val_t{kAlignment}, std::nothrow);
   if (data == nullptr) {
     throw Error(ErrorCode::kJob, fmt::format("Tensor: out of memory, {} bytes were asked for", bytes));
   }
