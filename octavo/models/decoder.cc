@@ -84,8 +84,10 @@ kernels::RopeConfig RopeConfigOf(const ModelConfig& config, int64_t rotary_dim) 
   } else if (config.rope_type == "llama3.1") {
     if (config.rope_use_scale) {
       rope.scaling = kernels::RopeScaling::kLlama3;
-      rope.factor = 8;
-      rope.original_positions = 8192;
+      rope.factor = config.llama3_factor;
+      rope.low_freq_factor = config.llama3_low_freq_factor;
+      rope.high_freq_factor = config.llama3_high_freq_factor;
+      rope.original_positions = config.llama3_original_positions;
     }
   } else if (config.rope_type == "yarn") {
     rope.scaling = kernels::RopeScaling::kYarn;
@@ -138,6 +140,10 @@ nn::AttentionOptions AttentionOptionsOf(const ModelConfig& config) {
   if (config.attention_type == "local_sliding") options.window = config.sliding_window_size;
   if (config.attention_type == "chunk") options.chunk = config.chunk_attn_window_size;
   options.rope_layout = RopeLayoutOf(config);
+  if (config.query_pre_attn_scalar != 0) {
+    options.scale = config.query_pre_attn_scalar;
+    options.query_init_by_depth = false;
+  }
   return options;
 }
 

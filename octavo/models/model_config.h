@@ -60,6 +60,9 @@ struct ModelConfig {
   int64_t nope_layer_interval = -1;
   int64_t inhomogeneous_layer_cycle_interval = 1;
   bool use_qk_clip = false;
+  // Of the scores in blocks that have none of their own (llama, mixtral): models from elsewhere divide by sqrt(head_dim)
+  // there. 0: none, the query kernels start out that much smaller.
+  double query_pre_attn_scalar = 0;
 
   // Rotary positions.
   std::string rope_type = "default";  // default llama3.1 yarn
@@ -71,6 +74,8 @@ struct ModelConfig {
   double rope_factor = 40, beta_fast = 32, beta_slow = 1, mscale = 1;
   bool rope_interleave = true, rope_truncate = true, rope_attention_scaling = false;
   double partial_rotary_factor = 1;
+  double llama3_factor = 8, llama3_low_freq_factor = 1, llama3_high_freq_factor = 4;  // of rope_type llama3.1
+  int64_t llama3_original_positions = 8192;
 
   // Multi-head latent attention.
   int64_t q_lora_rank = 0, kv_lora_rank = 512;
