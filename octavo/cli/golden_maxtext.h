@@ -37,9 +37,10 @@ struct MaxTextCase {
 
 MaxTextCase ReadMaxTextCase(const std::filesystem::path& json_file);
 
-// The settings of a case: every key of its configuration that is a key of ours. Derived numbers (emb_dim) stand for
-// what they are derived from (base_emb_dim).
-Settings SettingsOfMaxText(const nlohmann::json& config, const std::string& where);
+// The settings of a case: every key of its configuration that is a key of ours, and over them what its command line
+// said. Derived numbers (emb_dim) stand for what they are derived from (base_emb_dim).
+Settings SettingsOfMaxText(const nlohmann::json& config, const std::vector<std::string>& overrides,
+                           const std::string& where);
 
 // What a case's recipe resolves to. Forced configurations replace parts of it.
 struct MaxTextRecipe {

@@ -1,5 +1,6 @@
 // A case as it lies on disk, its settings and its recipe.
 #include <fstream>
+#include <map>
 
 #include "octavo/base/error.h"
 #include "octavo/cli/golden_maxtext.h"
@@ -90,20 +91,26 @@ MaxTextCase ReadMaxTextCase(const fs::path& json_file) {
   return one;
 }
 
-Settings SettingsOfMaxText(const Json& config, const std::string& where) {
+Settings SettingsOfMaxText(const Json& config, const std::vector<std::string>& overrides, const std::string& where) {
   const KeyTable table = KeyTable::BuiltIn();
-  SettingsRequest request;
-  request.words = {"override_model_config=true"};
+  std::map<std::string, std::string> values = {{"override_model_config", "true"}};
   for (const auto& [key, value] : config.items()) {
     const std::string base = "base_" + key;
     if (table.Find(key) != nullptr) {
-      request.words.push_back(key + "=" + TextOf(value));
-    } else if (table.Find(base) != nullptr && !config.contains(base)) {
-      request.words.push_back(base + "=" + TextOf(value));
-    } else if (table.Find(base) == nullptr && !key.ends_with("_to_train_on")) {
+      values[key] = TextOf(value);
+    } else if (table.Find(base) != nullptr) {
+      if (!config.contains(base)) values[base] = TextOf(value);
+    } else if (!key.ends_with("_to_train_on")) {
       ThrowFile("{}: the configuration has the unknown key '{}'", where, key);
     }
   }
+  for (const std::string& word : overrides) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) ThrowFile("{}: the override '{}' is not key=value", where, word);
+    values[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  SettingsRequest request;
+  for (const auto& [key, value] : values) request.words.push_back(key + "=" + value);
   return Settings::Load(request);
 }
 

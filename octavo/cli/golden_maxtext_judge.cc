@@ -117,8 +117,10 @@ class Judge {
     if (yardstick_ == nullptr) return Say("gradients {:.1e}", all.largest);
     Say("gradients {:.1e} (relative {:.1e}, the float model's {:.1e})", all.largest, all.relative(),
         to_float.relative());
-    // Qwix in integers, two compilations: 0.65. Random rounding on both sides: the noise counts twice.
-    const double allowed = recipe_.random_gradient ? 2 : 1;
+    // Qwix in integers, two compilations: 0.65. Random rounding on both sides: the noise counts twice. A router whose
+    // logits moved may send a token to another expert.
+    const bool routed = settings_.Int("num_experts") > 1;
+    const double allowed = recipe_.random_gradient ? 2 : routed ? 1.5 : 1;
     if (!(all.relative() <= allowed * to_float.relative())) {
       Fail("gradients: the relative distance is {:.3e}, the float model's is {:.3e}", all.relative(),
            to_float.relative());

@@ -217,7 +217,7 @@ std::vector<MaxTextSites> CompareMaxTextSites(const std::filesystem::path& sites
     MaxTextSites& result = results.emplace_back();
     result.name = one.at("name").get<std::string>();
     try {
-      const Settings settings = SettingsOfMaxText(CompletedConfig(one), result.name);
+      const Settings settings = SettingsOfMaxText(CompletedConfig(one), {}, result.name);
       for (const auto& [recipe, recorded] : table.at("rules").items()) {
         Comparison(one, recipe, result.problems).Run(settings);
       }

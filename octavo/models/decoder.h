@@ -60,5 +60,6 @@ std::unique_ptr<Model> MakeLlama(const ModelConfig& config);
 std::unique_ptr<Model> MakeMixtral(const ModelConfig& config);
 std::unique_ptr<Model> MakeDeepSeek(const ModelConfig& config);
 std::unique_ptr<Model> MakeQwen3(const ModelConfig& config);
+std::unique_ptr<Model> MakeGemma2(const ModelConfig& config);
 
 }  // namespace octavo::models

@@ -24,6 +24,7 @@ constexpr std::pair<std::string_view, Maker> kMakers[] = {
     {"deepseek", MakeDeepSeek},
     {"qwen3", MakeQwen3},
     {"qwen3_moe", MakeQwen3},
+    {"gemma2", MakeGemma2},
 };
 
 // Puts a field of the context back at the end of a scope.
@@ -49,7 +50,7 @@ std::unique_ptr<Model> MakeModel(const ModelConfig& config) {
     known += known.empty() ? "" : " ";
     known += block;
   }
-  throw Error(ErrorCode::kUsage, fmt::format("decoder_block: {} is not known", config.decoder_block),
+  throw Error(ErrorCode::kUsage, fmt::format("unsupported architecture: decoder_block={}", config.decoder_block),
               "known: " + known);
 }
 

@@ -1,0 +1,175 @@
+// Whole tiny models with experts and latent attention: gradients by differences, equal bits whatever the threads.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "octavo/base/error.h"
+#include "octavo/models/test_models.h"
+
+namespace octavo::models {
+namespace {
+
+ModelConfig TinyMixtral(bool sparse = true) {
+  ModelConfig config = TinyLlama();
+  config.decoder_block = "mixtral";
+  config.moe_mlp_dim = 20;
+  config.num_experts = 4;
+  config.num_experts_per_tok = 2;
+  config.sparse_matmul = sparse;
+  config.load_balance_loss_weight = 0.01;
+  return config;
+}
+
+ModelConfig TinyDeepSeek(bool v3 = true) {
+  ModelConfig config = TinyMixtral();
+  config.decoder_block = "deepseek";
+  config.attention_type = "mla";
+  config.num_decoder_layers = 3;
+  config.first_num_dense_layers = 1;
+  config.num_kv_heads = config.num_query_heads;
+  config.q_lora_rank = v3 ? 10 : 0;
+  config.kv_lora_rank = 12;
+  config.qk_nope_head_dim = 6;
+  config.qk_rope_head_dim = 4;
+  config.v_head_dim = 5;
+  config.shared_experts = 2;
+  config.routed_score_func = v3 ? "sigmoid" : "softmax";
+  config.routed_bias = v3;
+  config.routed_scaling_factor = 2.5;
+  config.n_routing_groups = v3 ? 2 : -1;
+  config.topk_routing_group = v3 ? 1 : -1;
+  config.rope_type = "yarn";
+  config.rope_factor = 4;
+  config.original_max_position_embeddings = 16;
+  config.max_position_embeddings = 64;
+  return config;
+}
+
+ModelConfig TinyGemma2() {
+  ModelConfig config = TinyLlama();
+  config.decoder_block = "gemma2";
+  config.mlp_activations = {"gelu", "linear"};
+  config.use_post_attn_norm = config.use_post_ffw_norm = true;
+  config.sliding_window_size = 4;
+  config.attn_logits_soft_cap = 5;
+  config.final_logits_soft_cap = 3;
+  return config;
+}
+
+ModelConfig TinyQwen3() {
+  ModelConfig config = TinyLlama();
+  config.decoder_block = "qwen3";
+  config.use_qk_norm = true;
+  return config;
+}
+
+std::vector<ModelConfig> AllTiny() {
+  return {TinyMixtral(), TinyMixtral(false), TinyDeepSeek(), TinyDeepSeek(false), TinyGemma2(), TinyQwen3()};
+}
+
+std::unique_ptr<Model> Filled(const ModelConfig& config, ThreadPool& pool) {
+  std::unique_ptr<Model> model = MakeModel(config);
+  Initialize(*model, RngKey(5), pool);
+  return model;
+}
+
+double LossOf(ops::Context& context, Model& model, const TestBatch& batch) {
+  LossOptions options;
+  options.total_weights = static_cast<double>(batch.tokens.size());
+  return Loss(context, model, batch.tokens, batch.targets, batch.segmentation, batch.rows, options, nullptr)
+      .value.ToVector<float>()
+      .at(0);
+}
+
+// Along the gradient of one parameter the loss must change by its squared length.
+TEST(ExpertModels, GradientsMatchDifferences) {
+  for (const ModelConfig& config : AllTiny()) {
+    ops::TestBench bench(2);
+    const std::unique_ptr<Model> model = Filled(config, bench.pool);
+    const TestBatch batch = RandomBatch(2, 9, config.vocab_size, true);
+    const TestStep step = RunStep(bench.context, *model, batch);
+    for (ops::Parameter* parameter : model->parameters()) {
+      const auto found = step.grads.find(parameter->name);
+      if (found == step.grads.end()) {
+        EXPECT_TRUE(parameter->name.ends_with("gate/bias")) << parameter->name << " has no gradient";
+        continue;
+      }
+      const std::vector<float> grad = found->second.ToVector<float>();
+      double squares = 0;
+      for (const float g : grad) squares += double{g} * g;
+      const Tensor before = parameter->tensor();
+      const double length = 2e-3 / std::sqrt(squares + 1e-20);
+      double sides[2];
+      for (const int side : {0, 1}) {
+        Tensor moved = before.Clone();
+        for (size_t i = 0; i < grad.size(); ++i) {
+          moved.MutableValues<float>()[i] += static_cast<float>((side == 0 ? -length : length) * grad[i]);
+        }
+        parameter->value = moved;
+        sides[side] = LossOf(bench.context, *model, batch);
+      }
+      parameter->value = before;
+      const double expected = std::sqrt(squares), actual = (sides[1] - sides[0]) / (2 * 2e-3);
+      EXPECT_NEAR(actual, expected, 2e-3 + 0.03 * expected) << config.decoder_block << " " << parameter->name;
+    }
+  }
+}
+
+TEST(ExpertModels, BitsDoNotDependOnThreadsOrRemat) {
+  for (const ModelConfig& config : AllTiny()) {
+    ops::TestBench one(1);
+    const TestBatch batch = RandomBatch(2, 40, config.vocab_size, true);
+    const std::string expected = HashOf(RunStep(one.context, *Filled(config, one.pool), batch).grads);
+    for (const int threads : {2, 3, 7}) {
+      ops::TestBench bench(threads);
+      const std::unique_ptr<Model> model = Filled(config, bench.pool);
+      EXPECT_EQ(HashOf(RunStep(bench.context, *model, batch).grads), expected) << config.decoder_block << threads;
+      const ops::RematPolicy full = *ops::RematPolicyByName("full");
+      bench.context.remat = &full;
+      EXPECT_EQ(HashOf(RunStep(bench.context, *model, batch).grads), expected) << config.decoder_block << " remat";
+    }
+  }
+}
+
+TEST(ExpertModels, SparseAndDenseExpertsGiveOneLoss) {
+  ops::TestBench bench(2);
+  const TestBatch batch = RandomBatch(2, 20, 61, true);
+  const double sparse = LossOf(bench.context, *Filled(TinyMixtral(true), bench.pool), batch);
+  const double dense = LossOf(bench.context, *Filled(TinyMixtral(false), bench.pool), batch);
+  EXPECT_NEAR(sparse, dense, 2e-6);
+}
+
+TEST(ExpertModels, LoadsCountEveryLayerAndPadding) {
+  ops::TestBench bench(2);
+  const ModelConfig config = TinyDeepSeek();
+  const TestBatch batch = RandomBatch(2, 20, config.vocab_size, true);
+  const TestStep step = RunStep(bench.context, *Filled(config, bench.pool), batch);
+  ASSERT_EQ(step.parts.loads.size(), 2u);
+  EXPECT_EQ(step.parts.loads[0].path, "decoder/moe_layers_0/DeepSeekMoeBlock_0/MoeBlock_0");
+  for (const auto& load : step.parts.loads) {
+    int64_t total = 0;
+    for (const int64_t tokens : load.tokens) total += tokens;
+    EXPECT_EQ(total, 2 * 20 * 2);
+  }
+}
+
+TEST(ExpertModels, RefuseWhatTheyCannotDo) {
+  ModelConfig config = TinyMixtral();
+  config.capacity_factor = 1.25;
+  EXPECT_THROW(MakeModel(config), Error);
+  config = TinyDeepSeek();
+  config.routed_score_func = "";
+  EXPECT_THROW(MakeModel(config), Error);
+  config = TinyDeepSeek();
+  config.mtp_num_layers = 1;
+  EXPECT_THROW(MakeModel(config), Error);
+  config = TinyMixtral();
+  config.num_experts_per_tok = 5;
+  ops::TestBench bench(1);
+  const TestBatch batch = RandomBatch(1, 4, config.vocab_size, false);
+  const std::unique_ptr<Model> model = Filled(config, bench.pool);
+  EXPECT_THROW(LossOf(bench.context, *model, batch), Error);
+}
+
+}  // namespace
+}  // namespace octavo::models
