@@ -55,6 +55,7 @@ class Observer final : public ops::Interceptor {
     if (out) Look(call.site, out->value, "result");
     return out;
   }
+  bool Answers(const ops::Site& site) const override { return next_ != nullptr && next_->Answers(site); }
   void Fused(ops::Context& context, const ops::DotCall& call) override {
     if (next_ != nullptr) next_->Fused(context, call);
   }

@@ -44,7 +44,8 @@ std::vector<std::string> Stepper::ParameterNames() const {
 
 ops::Context Stepper::MakeContext(int64_t step) {
   ops::Context context(parts_.pool, parts_.isa, parts_.workspace);
-  context.interceptor = interceptor_;
+  profiling_ = ProfilingInterceptor(interceptor_);
+  context.interceptor = profile_ != nullptr && interceptor_ != nullptr ? &profiling_ : interceptor_;
   context.state = &parts_.state;
   context.remat = &options_.remat;
   context.profile = profile_;
@@ -168,6 +169,7 @@ void Stepper::BalanceExperts() {
 
 models::LossParts Stepper::Evaluate(const data::Batch& batch, int64_t shards) {
   const auto total_weights = static_cast<double>(data::TargetWeights(batch));
+  profile_ = nullptr;
   if (parts_.provider != nullptr) parts_.provider->StartStep();
   models::LossParts sum;
   for (int64_t shard = 0; shard < shards; ++shard) {

@@ -112,7 +112,8 @@ class Training : public testing::Test {
   std::string log_;
 };
 
-const Words kRecipes[] = {{}, {"quantization=int8"}, {"quantization=te_fp8_delayedscaling", "use_qwix_quantization=false"}};
+const Words kRecipes[] = {
+    {}, {"quantization=int8"}, {"quantization=te_fp8_delayedscaling", "use_qwix_quantization=false"}};
 
 TEST_F(Training, ResumedEqualsUninterrupted) {
   for (const Words& recipe : kRecipes) {
