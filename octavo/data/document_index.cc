@@ -28,8 +28,7 @@ DocumentIndex::DocumentIndex(std::string_view text, std::string separator, bool 
 }
 
 bool DocumentIndex::IsBlank(size_t begin, size_t end) const {
-  const size_t found = text_.find_first_not_of(" \t\r\n", begin);
-  return found == std::string_view::npos || found >= end;
+  return text_.substr(begin, end - begin).find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
 // Where a document that is too long is cut: behind the last line's end in reach, else the last space, else between
@@ -48,20 +47,28 @@ size_t DocumentIndex::CutAt(size_t begin, size_t end) const {
 
 std::optional<DocumentRange> DocumentIndex::Next(Place& place) const {
   while (place.at < text_.size()) {
-    const size_t found = separator_.empty() ? std::string_view::npos : text_.find(separator_, place.at);
-    const size_t end = std::min(found, text_.size());
-    DocumentRange range{place.at, end, place.first, true};
-    range.end = CutAt(place.at, end);
-    range.last = range.end == end;
-    place = {range.last ? std::min(end + separator_.size(), text_.size()) : range.end, range.last};
-    if (range.last && found == std::string_view::npos) place.at = text_.size();
-    if (range.first && range.last && !separator_.empty()) {  // line ends beside a separator belong to it
-      while (range.begin < range.end && (text_[range.begin] == '\n' || text_[range.begin] == '\r')) ++range.begin;
-      while (range.end > range.begin && (text_[range.end - 1] == '\n' || text_[range.end - 1] == '\r')) --range.end;
-    }
+    const size_t begin = place.at, rest = text_.size() - begin;
+    // A separator further off than a unit reaches makes no difference, since the document is cut before it; so a long
+    // text is not searched to its end for every unit.
+    const size_t reach = lines_ ? rest : std::min(rest, kMostUnitBytes + 1);
+    const size_t found =
+        separator_.empty() ? std::string_view::npos : text_.substr(begin, reach + separator_.size()).find(separator_);
+    const bool separated = found != std::string_view::npos;
+    const size_t end = begin + (separated ? found : reach);
+    DocumentRange range{begin, CutAt(begin, end), place.first, true};
+    range.last = range.end == end && (separated || end == text_.size());
+    place = {range.end + (range.last && separated ? separator_.size() : 0), range.last};
+    if (range.first && range.last && !separator_.empty()) TrimLineEnds(range);
     if (!(range.first && range.last) || !IsBlank(range.begin, range.end)) return range;
   }
   return std::nullopt;
+}
+
+// Line ends beside a separator belong to it.
+void DocumentIndex::TrimLineEnds(DocumentRange& range) const {
+  const auto is_end = [&](size_t at) { return text_[at] == '\n' || text_[at] == '\r'; };
+  while (range.begin < range.end && is_end(range.begin)) ++range.begin;
+  while (range.end > range.begin && is_end(range.end - 1)) --range.end;
 }
 
 DocumentRange DocumentIndex::At(int64_t index) const {

@@ -43,6 +43,7 @@ class DocumentIndex {
   // The next document at or after `place`, which moves behind it; nothing at the end.
   std::optional<DocumentRange> Next(Place& place) const;
   size_t CutAt(size_t begin, size_t end) const;
+  void TrimLineEnds(DocumentRange& range) const;
   bool IsBlank(size_t begin, size_t end) const;
 
   std::string_view text_;

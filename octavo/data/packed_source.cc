@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "octavo/base/error.h"
 
@@ -125,16 +126,15 @@ class PackedSource : public BatchSource {
   int64_t PutSegment(Batch& batch, int64_t begin, int64_t room, int32_t segment) {
     const Sequence& sequence = sequences_[static_cast<size_t>(at_.sequence)];
     const int64_t left = Targets(at_.sequence) - at_.token, count = std::min(left, room);
-    for (int64_t i = 0; i < count; ++i) {
-      const auto token = static_cast<size_t>(at_.token + i);
-      batch.inputs.MutableData<int32_t>()[begin + i] = sequence[token];
-      batch.targets.MutableData<int32_t>()[begin + i] = sequence[token + 1];
-      for (Tensor* position : {&batch.inputs_position, &batch.targets_position}) {
-        position->MutableData<int32_t>()[begin + i] = static_cast<int32_t>(i);
-      }
-      for (Tensor* part : {&batch.inputs_segmentation, &batch.targets_segmentation}) {
-        part->MutableData<int32_t>()[begin + i] = segment;
-      }
+    const int32_t* tokens = sequence.data() + at_.token;
+    std::copy_n(tokens, count, batch.inputs.MutableData<int32_t>() + begin);
+    std::copy_n(tokens + 1, count, batch.targets.MutableData<int32_t>() + begin);
+    for (Tensor* position : {&batch.inputs_position, &batch.targets_position}) {
+      int32_t* values = position->MutableData<int32_t>() + begin;
+      std::iota(values, values + count, 0);
+    }
+    for (Tensor* part : {&batch.inputs_segmentation, &batch.targets_segmentation}) {
+      std::fill_n(part->MutableData<int32_t>() + begin, count, segment);
     }
     at_.token += count;
     if (count == left || (!options_.packing && options_.truncate)) Leave();
