@@ -104,10 +104,8 @@ void AnnounceSites(Context& context, const Var& query, const Var& key, const Var
   const Operand keys = activation(k, key.dtype(), key.node),
                 values = activation(value.shape(), value.dtype(), value.node);
   const Operand weights = activation({q[0], k[2], group, q[1], k[1]}, query.dtype(), query.node);
-  context.interceptor->Fused(context,
-                             DotCall{scores, grouped, keys, DotDims{{4}, {3}, {0, 2}, {0, 2}}, "btkgd,bskd->bkgts"});
-  context.interceptor->Fused(context,
-                             DotCall{mix, weights, values, DotDims{{4}, {1}, {0, 1}, {0, 2}}, "bkgts,bskd->btkgd"});
+  AnnounceEinsum(context, scores, "btkgd,bskd->bkgts", grouped, keys);
+  AnnounceEinsum(context, mix, "bkgts,bskd->btkgd", weights, values);
 }
 
 std::vector<Tensor> Gradients(Context& back, const Inputs& inputs, const Tensor& out, const Tensor& lse,

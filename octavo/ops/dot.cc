@@ -143,6 +143,12 @@ Var Einsum(Context& context, std::string_view equation, const Operand& first, co
   return Permute(context, product, parsed.order);
 }
 
+void AnnounceEinsum(Context& context, const Site& site, std::string_view equation, const Operand& first,
+                    const Operand& second) {
+  const EinsumDims parsed = ParseEinsum(Where("Einsum", site), equation, first.shape(), second.shape());
+  context.interceptor->Fused(context, DotCall{site, second, first, parsed.dims, equation});
+}
+
 Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Tensor& group_sizes, OpKind op) {
   const RaggedCall call{context.NextSite(op), lhs, rhs, group_sizes};
   if (context.interceptor != nullptr) {

@@ -29,6 +29,10 @@ Var Project(Context& context, const Var& x, const Parameter& kernel, int contrac
 // reference: rules about sides and the order of scales depend on it.
 Var Einsum(Context& context, std::string_view equation, const Operand& first, const Operand& second);
 
+// Tells the interceptor of an einsum that the calling op computes itself (Interceptor::Fused).
+void AnnounceEinsum(Context& context, const Site& site, std::string_view equation, const Operand& first,
+                    const Operand& second);
+
 // lhs [M, K] with rows sorted by group, rhs [G, K, N], group_sizes i32 [G]. `op` is kRaggedDot or kGmm.
 Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Tensor& group_sizes,
               OpKind op = OpKind::kRaggedDot);

@@ -42,13 +42,12 @@ Var VectorOf(Context& context, const Var& x, const Parameter* parameter) {
 }
 
 // The site of y * scale: a batch axis of features, nothing contracted.
-void AnnounceSite(Context& context, const Var& x, const Var& scale, const Parameter* parameter) {
+void AnnounceSite(Context& context, const Var& x, const Var& scale, const Parameter* parameter, bool layer) {
   const Site site = context.NextSite(OpKind::kEinsum);
   if (context.interceptor == nullptr) return;
-  const Operand lhs = Activation(x);
-  const Operand rhs{scale.value, Role::kWeight, parameter, scale.node};
-  const DotDims dims{{}, {}, {x.value.rank() - 1}, {0}};
-  context.interceptor->Fused(context, DotCall{site, lhs, rhs, dims, "...k,k->...k"});
+  const Operand rows = Activation(x);
+  const Operand vector{scale.value, Role::kWeight, parameter, scale.node};
+  AnnounceEinsum(context, site, layer ? "i...k,...k->i...k" : "...k,k->...k", rows, vector);
 }
 
 std::vector<Tensor> NormGradients(Context& back, const NormCall& call, const Tensor& inv, const Tensor& mean,
@@ -79,7 +78,7 @@ Var Norm(Context& context, const Var& x, const Parameter* scale, const Parameter
   CheckFloat("Norm", x.value);
   if (x.value.rank() == 0) ThrowUsage("Norm at {}: the input is a scalar", context.path());
   const Var scale_var = VectorOf(context, x, scale), bias_var = VectorOf(context, x, bias);
-  if (scale != nullptr) AnnounceSite(context, x, scale_var, scale);
+  if (scale != nullptr) AnnounceSite(context, x, scale_var, scale, options.layer);
   if (x.value.is_meta()) {
     return RecordOutput(context, Tensor::Meta(x.shape(), x.dtype()), {x.node, scale_var.node, bias_var.node});
   }

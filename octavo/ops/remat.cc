@@ -78,7 +78,7 @@ std::vector<Named> Policies() {
 std::span<const std::string_view> SaveNames() { return kSaveNames; }
 
 std::optional<RematPolicy> RematPolicyByName(std::string_view name) {
-  if (name == "none") return RematPolicy{"none", true, {}};
+  if (name == "none" || name.empty()) return RematPolicy{"none", true, {}};  // a null of the settings is none
   for (const Named& policy : Policies()) {
     if (policy.name == name) return RematPolicy{std::string(name), false, {policy.saved.begin(), policy.saved.end()}};
   }
