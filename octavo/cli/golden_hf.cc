@@ -6,8 +6,9 @@
 #include "octavo/checkpoint/sharded.h"
 #include "octavo/checkpoint/strict_json.h"
 #include "octavo/cli/golden.h"
+#include "octavo/cli/golden_decoder.h"
 #include "octavo/cli/golden_manifest.h"
-#include "octavo/weights/prequantized.h"
+#include "octavo/weights/hf.h"
 
 namespace octavo {
 namespace {
@@ -16,28 +17,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 Json ReadConfig(const fs::path& path) { return ParseStrictJson(ReadSmallFile(path), path.string()); }
-
-// Adds cases to a result: what throws has failed.
-class Cases {
- public:
-  explicit Cases(GoldenFolderResult& result) : result_(result) {}
-
-  template <typename Run>
-  void Run1(const std::string& name, Run run) {
-    try {
-      if (const Mismatch mismatch = run()) {
-        result_.failures.push_back({name, *mismatch});
-      } else {
-        ++result_.passed;
-      }
-    } catch (const Error& error) {
-      result_.failures.push_back({name, error.message()});
-    }
-  }
-
- private:
-  GoldenFolderResult& result_;
-};
 
 const weights::LogicalTensor& LogicalAt(const weights::LogicalTensors& tensors, const std::string& name) {
   const auto found = tensors.tensors.find(name);
@@ -52,14 +31,14 @@ const weights::LogicalTensor& QuantizedAt(const weights::LogicalTensors& tensors
 }
 
 // dequant.X: the values, straight and through the QArray where there is one. codes.X: the codes.
-void RunCodes(const fs::path& folder, const SafetensorsFile& expected, Cases& cases) {
+void RunCodes(const fs::path& folder, const SafetensorsFile& expected, GoldenFolderCases& cases) {
   constexpr std::string_view kDequant = "dequant.", kCodes = "codes.";
   weights::LogicalTensors tensors;
   for (const StoredTensor& stored : expected.tensors()) {
     const bool values = stored.name.starts_with(kDequant);
     if (!values && !stored.name.starts_with(kCodes)) continue;
     const std::string name = stored.name.substr(values ? kDequant.size() : kCodes.size());
-    cases.Run1(stored.name, [&]() -> Mismatch {
+    cases.Run(stored.name, [&]() -> Mismatch {
       if (tensors.tensors.empty()) {
         tensors = weights::OpenLogical(std::make_shared<const ShardedSafetensors>(folder),
                                        ReadConfig(folder / "config.json").value("quantization_config", Json()));
@@ -76,11 +55,30 @@ bool Accepts(const fs::path& folder) {
   return kind == "model" || kind == "quantized";
 }
 
-GoldenFolderResult Run(const fs::path& folder, ThreadPool&) {
+// The folder under one spelling of its configuration.
+void RunModel(const fs::path& folder, const std::string& config, const SafetensorsFile& expected, ThreadPool& pool,
+              GoldenFolderCases& cases) {
+  const bool first = config == "config.json";
+  const std::string prefix = first ? "" : config + ": ";
+  try {
+    const weights::HfModel hf = weights::OpenHf(folder, config);
+    const std::unique_ptr<models::Model> model = LoadGoldenModel(hf.config.config, hf.source);
+    RunGoldenDecoder({*model, hf.pieces, expected, "", first}, prefix, pool, cases);
+  } catch (const Error& error) {
+    cases.Fail(prefix + "model", error.what());
+  }
+}
+
+// logits_act_quant has no bound in the reference data (one rounded activation more or less changes it) and is not
+// compared.
+GoldenFolderResult Run(const fs::path& folder, ThreadPool& pool) {
   const SafetensorsFile expected(folder / "expected.safetensors");
   GoldenFolderResult result;
-  Cases cases(result);
+  GoldenFolderCases cases(result);
   RunCodes(folder, expected, cases);
+  for (const char* config : {"config.json", "config_legacy.json"}) {
+    if (fs::exists(folder / config)) RunModel(folder, config, expected, pool, cases);
+  }
   return result;
 }
 
