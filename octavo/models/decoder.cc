@@ -47,6 +47,7 @@ const ops::Parameter& Decoder::Head() const { return head_ == nullptr ? tokens_-
 ops::HeadOptions Decoder::HeadForm() const {
   ops::HeadOptions form;
   form.tied = head_ == nullptr;
+  form.unrounded = config().logits_dot_in_fp32;
   if (form.tied && config().normalize_embedding_logits) {
     form.logit_scale = 1 / std::sqrt(static_cast<double>(config().emb_dim));
   }

@@ -46,7 +46,7 @@ FloatResult ResultOf(Tensor& matrix) {
 
 // The head as [E, V], whatever it is stored as, in the type of the product.
 Operand HeadOperand(Context& context, const Var& hidden, const Parameter& head, const HeadOptions& options) {
-  const Operand stored = Weight(context, head, options.tied ? DType::kBF16 : hidden.dtype());
+  const Operand stored = Weight(context, head, options.tied && !options.unrounded ? DType::kBF16 : hidden.dtype());
   const Shape shape = stored.shape();
   const int64_t width = hidden.value.dim(hidden.value.rank() - 1);
   if (shape.rank() != 2 || shape[options.tied ? 1 : 0] != width) {

@@ -11,8 +11,8 @@ namespace octavo::ops {
 
 struct HeadOptions {
   // The head is the embedding table [V, E] instead of a kernel [E, V]; it is rounded to bf16, as the reference does
-  // whatever the type of the computation.
-  bool tied = false;
+  // whatever the type of the computation, unless told to leave it as it is (logits_dot_in_fp32).
+  bool tied = false, unrounded = false;
   double logit_scale = 1;  // 1 / sqrt(E) for normalize_embedding_logits
   double soft_cap = 0;     // final_logits_soft_cap
 };
