@@ -47,7 +47,7 @@ bool Accepts(const fs::path& folder) {
 MaxTextVerdict RunTraining(const fs::path& file, ThreadPool& pool) {
   const MaxTextCase one = ReadMaxTextCase(file);
   const Settings settings = SettingsOfMaxText(one.config(), one.json.at("overrides"), one.name);
-  const MaxTextRecipe recipe = RecipeOfMaxText(settings, one.forced());
+  const MaxTextRecipe recipe = RecipeOfMaxText(settings, one.forced(), one.folder);
   const MaxTextRun run = TrainMaxTextCase(one, settings, recipe, pool);
   std::optional<MaxTextRun> yardstick;
   if (ToleranceOf(recipe).to_float) yardstick = TrainMaxTextCase(one, settings, {}, pool);

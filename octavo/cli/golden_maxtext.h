@@ -48,7 +48,8 @@ struct MaxTextRecipe {
   bool refused = false;            // the product has no such recipe, where the reference silently trains in float
   bool random_gradient = false;    // its gradients depend on the reference's random numbers
 };
-MaxTextRecipe RecipeOfMaxText(const Settings& settings, const std::vector<std::string>& forced);
+MaxTextRecipe RecipeOfMaxText(const Settings& settings, const std::vector<std::string>& forced,
+                              const std::filesystem::path& folder);
 
 // How far numbers may be apart. Float cases and those that the reference reproduces itself: absolute distances, from
 // the README of the recordings. Qwix in integers: two compilations of the reference differ, so distances are measured

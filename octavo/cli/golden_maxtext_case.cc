@@ -63,6 +63,14 @@ quant::Options OptionsOf(const quant::Recipe& recipe, const Settings& settings) 
   return options;
 }
 
+// The text of quant_cfg_path, whose beginning the recordings write as <path>.
+std::string MixedPrecision(const Settings& settings, const fs::path& folder) {
+  std::string path = settings.Text("quant_cfg_path");
+  if (path.empty()) return "";
+  if (path.starts_with("<path>/")) path = (folder / path.substr(7)).string();
+  return ReadJson(path).dump();
+}
+
 }  // namespace
 
 Tensor MaxTextCase::Read(const std::string& tensor) const {
@@ -114,7 +122,8 @@ Settings SettingsOfMaxText(const Json& config, const std::vector<std::string>& o
   return Settings::Load(request);
 }
 
-MaxTextRecipe RecipeOfMaxText(const Settings& settings, const std::vector<std::string>& forced) {
+MaxTextRecipe RecipeOfMaxText(const Settings& settings, const std::vector<std::string>& forced,
+                              const fs::path& folder) {
   MaxTextRecipe result;
   std::string name = settings.Text("quantization");
   bool qwix = settings.Bool("use_qwix_quantization"), nearest = false;
@@ -131,7 +140,7 @@ MaxTextRecipe RecipeOfMaxText(const Settings& settings, const std::vector<std::s
   if (name.empty()) return result;
   try {
     const quant::Recipe recipe = quant::FindRecipe(name, qwix);
-    result.rules = quant::RulesOf(recipe, OptionsOf(recipe, settings));
+    result.rules = quant::RulesOf(recipe, OptionsOf(recipe, settings), MixedPrecision(settings, folder));
   } catch (const Error&) {
     result.refused = true;
     return result;

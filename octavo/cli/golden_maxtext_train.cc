@@ -175,7 +175,8 @@ class Trainer {
     context.tape = &tape;
     context.updates = &updates_;
     context.remat = &*remat_;
-    context.key = RngKey(settings_.Int("init_weights_seed")).FoldIn(static_cast<uint32_t>(step));
+    context.key =
+        RngKey::FromSeed(static_cast<uint64_t>(settings_.Int("init_weights_seed"))).FoldIn(static_cast<uint32_t>(step));
     models::LossOptions options;
     options.total_weights = batch_.Weights();
     options.shard_share = 1.0 / static_cast<double>(shards);

@@ -51,6 +51,7 @@ nn::MoeOptions MoeOptionsOf(const ModelConfig& config) {
   options.router_bias = config.routed_bias;
   options.sparse = config.sparse_matmul;
   options.gmm = config.megablox;
+  options.balance_loss = config.load_balance_loss_weight > 0;
   options.activation = config.mlp_activations[0];
   options.init_scale = config.dense_init_scale;
   return options;

@@ -69,7 +69,7 @@ std::vector<ModelConfig> AllTiny() {
 
 std::unique_ptr<Model> Filled(const ModelConfig& config, ThreadPool& pool) {
   std::unique_ptr<Model> model = MakeModel(config);
-  Initialize(*model, RngKey(5), pool);
+  Initialize(*model, RngKey::FromSeed(5), pool);
   return model;
 }
 
@@ -128,6 +128,20 @@ TEST(ExpertModels, BitsDoNotDependOnThreadsOrRemat) {
       bench.context.remat = &full;
       EXPECT_EQ(HashOf(RunStep(bench.context, *model, batch).grads), expected) << config.decoder_block << " remat";
     }
+  }
+}
+
+// bf16 is storage: the loss moves by a few roundings, and every parameter has a gradient.
+TEST(ExpertModels, TrainInBf16) {
+  for (ModelConfig config : AllTiny()) {
+    ops::TestBench bench(2);
+    const TestBatch batch = RandomBatch(2, 9, config.vocab_size, true);
+    const double wide = RunStep(bench.context, *Filled(config, bench.pool), batch).loss;
+    config.dtype = DType::kBF16;
+    const TestStep narrow = RunStep(bench.context, *Filled(config, bench.pool), batch);
+    EXPECT_NEAR(narrow.loss, wide, 0.05) << config.decoder_block;
+    EXPECT_NE(narrow.loss, wide) << config.decoder_block;
+    EXPECT_GT(narrow.grads.size(), 10u);
   }
 }
 

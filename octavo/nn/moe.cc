@@ -3,6 +3,7 @@
 #include "octavo/base/error.h"
 #include "octavo/ops/aux_losses.h"
 #include "octavo/ops/dot.h"
+#include "octavo/ops/elementwise.h"
 #include "octavo/ops/permute.h"
 
 namespace octavo::nn {
@@ -60,9 +61,12 @@ ops::Var MoeBlock::Dense(ops::Context& context, const ops::Var& x, const ops::Ro
 
 void MoeBlock::Report(ops::Context& context, const ops::Var& logits, const ops::Routing& routing) const {
   if (context.aux == nullptr || routing.group_sizes.is_meta()) return;
-  const auto count = static_cast<double>(options_.experts);
-  context.aux->load_balance.push_back(
-      ops::BalanceLoss(context, logits, routing.expert, options_.router.score, count * count));
+  if (options_.balance_loss) {
+    const auto count = static_cast<double>(options_.experts);
+    const ops::Var wide = ops::Cast(context, logits, DType::kF32);
+    context.aux->load_balance.push_back(
+        ops::BalanceLoss(context, wide, routing.expert, options_.router.score, count * count));
+  }
   const std::vector<int32_t> sizes = routing.group_sizes.ToVector<int32_t>();
   context.aux->loads.push_back({context.path(), {sizes.begin(), sizes.end()}});
 }

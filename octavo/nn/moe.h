@@ -18,9 +18,10 @@ namespace octavo::nn {
 struct MoeOptions {
   int64_t emb_dim = 0, mlp_dim = 0, experts = 0;
   ops::RouterOptions router;
-  bool router_bias = false;  // gate/bias: part of the choice, moved by loss-free balancing, no gradient
-  bool sparse = true;        // sparse_matmul
-  bool gmm = false;          // megablox: the grouped products are `gmm` sites
+  bool router_bias = false;   // gate/bias: part of the choice, moved by loss-free balancing, no gradient
+  bool sparse = true;         // sparse_matmul
+  bool gmm = false;           // megablox: the grouped products are `gmm` sites
+  bool balance_loss = false;  // leaves a load-balance loss
   std::string activation = "silu";
   double init_scale = 1;
 };
@@ -29,7 +30,7 @@ class MoeBlock {
  public:
   MoeBlock(const Builder& builder, std::string_view name, const MoeOptions& options);
 
-  // x [B, T, E] -> [B, T, E]. Leaves the load-balance loss and the experts' loads in context.aux.
+  // x [B, T, E] -> [B, T, E]. Leaves the load-balance loss, if wanted, and the experts' loads in context.aux.
   ops::Var operator()(ops::Context& context, const ops::Var& x) const;
 
  private:

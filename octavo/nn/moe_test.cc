@@ -59,6 +59,7 @@ MoeOptions Options(bool sparse) {
   options.experts = 4;
   options.router.top_k = 2;
   options.sparse = sparse;
+  options.balance_loss = true;
   return options;
 }
 

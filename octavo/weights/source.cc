@@ -51,7 +51,8 @@ Source SourceOf(const std::map<std::string, Tensor>& tensors, std::string where)
   Source source;
   source.where = std::move(where);
   for (const auto& [name, tensor] : tensors) {
-    source.tensors.emplace(name, SourceTensor{tensor.shape(), tensor.dtype(), [tensor] { return tensor; }});
+    const Tensor kept = tensor;
+    source.tensors.emplace(name, SourceTensor{kept.shape(), kept.dtype(), [kept] { return kept; }});
   }
   return source;
 }
