@@ -8,6 +8,7 @@
 #include "octavo/quant/dot_axes.h"
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/element.h"
+#include "octavo/quant/health.h"
 #include "octavo/quant/quantize.h"
 #include "octavo/quant/tile_runs.h"
 #include "octavo/quant/weight_cache.h"
@@ -76,11 +77,17 @@ Operands CutBoth(const Tensor& lhs, const Tensor& rhs, const DotDims& dims, cons
   return {left.tensor, right.tensor, {left.contract, right.contract, left.batch, right.batch}};
 }
 
-std::optional<QArray> QuantizedOrNot(const Run& run, const Tensor& array, const AqtSide& side,
+std::optional<QArray> QuantizedOrNot(const Run& run, Spot spot, const Tensor& array, const AqtSide& side,
                                      const std::vector<int>& contract, const Tensor* noise = nullptr) {
   if (side.numerics.kind == AqtNumerics::Kind::kNone) return std::nullopt;
-  return AqtQuantize(run, array, side, contract, noise);
+  QArray result = AqtQuantize(run, array, side, contract, noise);
+  const bool follows = !side.constant_bound && (side.clipping_scale <= 0 || side.clipping_scale >= 1);
+  ObserveHealth(run, spot, array, result, follows);
+  return result;
 }
+
+constexpr Spot kForwardLeft{ProductKind::kForward, OperandSide::kLhs},
+    kForwardRight{ProductKind::kForward, OperandSide::kRhs};
 
 DotOperand OperandOf(const Tensor& original, const std::optional<QArray>& quantized) {
   if (quantized) return *quantized;
@@ -186,9 +193,12 @@ OneGradient GradientOf(bool for_lhs, const Run& run, const AqtResiduals& r, cons
   }
   OneGradient result;
   result.noise = GradientNoise(product, for_lhs ? 1 : 2, g.shape(), key);
-  result.g = QuantizedOrNot(run, g, product.lhs, dims.lhs_contract, result.noise ? &*result.noise : nullptr);
+  const ProductKind kind = for_lhs ? ProductKind::kGradLhs : ProductKind::kGradRhs;
+  result.g = QuantizedOrNot(run, {kind, OperandSide::kLhs}, g, product.lhs, dims.lhs_contract,
+                            result.noise ? &*result.noise : nullptr);
   const bool prepared = for_lhs && r.weight != nullptr && r.weight->again;
-  result.other = prepared ? r.weight->again : QuantizedOrNot(run, y, product.rhs, dims.rhs_contract);
+  result.other =
+      prepared ? r.weight->again : QuantizedOrNot(run, {kind, OperandSide::kRhs}, y, product.rhs, dims.rhs_contract);
   const bool cut = product.local_shards > 0 && !axes.dims.lhs_contract.empty();
   const auto finish = [&](Tensor value, const std::vector<int>& order) {
     return (cut ? SumAxes(value, 0, 1) : value).Permute(order).Contiguous();
@@ -231,7 +241,7 @@ PreparedWeight AqtPrepareWeight(const Run& run, const Tensor& rhs, const DotDims
   const AqtProduct& product = config.grad_lhs;
   if (!backward || product.use_forward_quant || product.local_shards > 0) return result;
   const std::vector<int> contract = FreeAxes(rhs.rank(), dims.rhs_contract, {});
-  result.again = QuantizedOrNot(run, rhs, product.rhs, contract);
+  result.again = QuantizedOrNot(run, {ProductKind::kGradLhs, OperandSide::kRhs}, rhs, product.rhs, contract);
   if (result.again && PackedWeight::Packs(*result.again, contract)) {
     result.backward.emplace(run, *result.again, contract);
   }
@@ -246,9 +256,9 @@ AqtForward AqtDotGeneral(const Run& run, const Tensor& lhs, const Tensor& rhs, c
   const Operands tiled = Tiled(lhs, rhs, dims, config);
   AqtResiduals r{tiled.lhs, tiled.rhs,   std::nullopt, std::nullopt,     tiled.dims,
                  dims,      lhs.shape(), rhs.shape(),  std::move(weight)};
-  r.lhs_q = QuantizedOrNot(run, r.lhs, config.forward.lhs, r.dims.lhs_contract);
+  r.lhs_q = QuantizedOrNot(run, kForwardLeft, r.lhs, config.forward.lhs, r.dims.lhs_contract);
   r.rhs_q = r.weight != nullptr ? std::optional<QArray>(r.weight->array)
-                                : QuantizedOrNot(run, r.rhs, config.forward.rhs, r.dims.rhs_contract);
+                                : QuantizedOrNot(run, kForwardRight, r.rhs, config.forward.rhs, r.dims.rhs_contract);
   const Tensor out =
       ScaledProduct(run, OperandOf(r.lhs, r.lhs_q), OperandOf(r.rhs, r.rhs_q), r.dims, config.forward.accumulator,
                     lhs.dtype(), r.weight != nullptr ? &r.weight->forward : nullptr);
@@ -287,7 +297,7 @@ QArray AqtFreeze(const Run& run, const Tensor& rhs, const DotDims& dims, const A
     cut =
         CutContracted(rhs, dims.rhs_contract, dims.rhs_batch, TileCounts(rhs.shape(), dims.rhs_contract, config.tile));
   }
-  return AqtQuantize(run, cut.tensor, config.forward.rhs, cut.contract);
+  return *QuantizedOrNot(run, kForwardRight, cut.tensor, config.forward.rhs, cut.contract);
 }
 
 Tensor AqtServe(const Run& run, const Tensor& lhs, const QArray& frozen, const DotDims& dims, const AqtConfig& config) {
@@ -309,7 +319,7 @@ Tensor AqtServe(const Run& run, const Tensor& lhs, const QArray& frozen, const D
   }
   const DotDims tiled{left.contract, right.contract, left.batch, right.batch};
   CheckDot("AqtServe", left.tensor.shape(), frozen.shape(), tiled);
-  const auto quantized = QuantizedOrNot(run, left.tensor, config.forward.lhs, left.contract);
+  const auto quantized = QuantizedOrNot(run, kForwardLeft, left.tensor, config.forward.lhs, left.contract);
   const Tensor out =
       ScaledProduct(run, OperandOf(left.tensor, quantized), frozen, tiled, config.forward.accumulator, lhs.dtype());
   return SumTiles(out, dims, config);

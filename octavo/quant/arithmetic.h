@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace octavo::quant {
@@ -30,7 +31,9 @@ struct Arithmetic {
   DivisionRule division = DivisionRule::kDeclared;
   MxScaleRule mx_scale = MxScaleRule::kFloor;
   NonFinite non_finite = NonFinite::kPropagate;
-  std::string_view site = "";  // begins error texts; may be empty
+  std::string_view site = "", operand = "";  // begin error texts; may be empty
+
+  std::string Where(std::string_view op) const;  // "Quantize at decoder/…/wi_0, forward.lhs"
 };
 
 }  // namespace octavo::quant

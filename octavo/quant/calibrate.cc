@@ -32,8 +32,8 @@ void RefuseNonFinite(std::span<const float> found, const Tensor& array, const Ar
     if (IsFiniteBits(value)) continue;
     throw Error(
         ErrorCode::kNumbers,
-        fmt::format("Calibrate{}{}: {} in {}", arithmetic.site.empty() ? "" : " at ", arithmetic.site,
-                    IsNanBits(value) ? "NaN" : "infinity", array.ToString()),
+        fmt::format("{}: {} in {}", arithmetic.Where("Calibrate"), IsNanBits(value) ? "NaN" : "infinity",
+                    array.ToString()),
         "the tensor cannot be quantized; look at the step before, or let it propagate with non_finite=propagate");
   }
 }

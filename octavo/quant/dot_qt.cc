@@ -6,6 +6,7 @@
 #include "octavo/base/float_mode.h"
 #include "octavo/quant/dot_axes.h"
 #include "octavo/quant/dot_parts.h"
+#include "octavo/quant/health.h"
 #include "octavo/quant/noise.h"
 #include "octavo/quant/quantize_run.h"
 #include "octavo/quant/weight_cache.h"
@@ -37,13 +38,23 @@ struct QuantizedOperand {
   DotOperand operand;
   std::optional<CalibrationRange> range;
 };
-QuantizedOperand QuantizeForward(const Run& run, const Tensor& array, const std::optional<HowToQuantize>& how,
-                                 const CalibrationRange* given, bool keep_range) {
+QuantizedOperand QuantizeForward(const Run& any, OperandSide side, const Tensor& array,
+                                 const std::optional<HowToQuantize>& how, const CalibrationRange* given,
+                                 bool keep_range) {
   if (!how) return {array, std::nullopt};
-  if (given == nullptr && !keep_range) return {Quantize(run, array, *how), std::nullopt};
-  CalibrationRange range = given != nullptr ? *given : Calibrate(run, array, *how);
-  const ScaleAndZeroPoint scale = ComputeScale(range, how->format, run.arithmetic);
-  return {QuantizeWithScale(run, array, how->format, scale), std::move(range)};
+  const Spot spot{ProductKind::kForward, side};
+  const Run run = At(any, spot);
+  const bool follows = given == nullptr && !MayClip(how->calibration);
+  QArray quantized;
+  std::optional<CalibrationRange> range;
+  if (given == nullptr && !keep_range) {
+    quantized = Quantize(run, array, *how);
+  } else {
+    range = given != nullptr ? *given : Calibrate(run, array, *how);
+    quantized = QuantizeWithScale(run, array, how->format, ComputeScale(*range, how->format, run.arithmetic));
+  }
+  ObserveHealth(run, spot, array, quantized, follows);
+  return {std::move(quantized), std::move(range)};
 }
 
 // y as codes without a scale; possible only if codes are values in their storage and there is no zero point.
@@ -88,6 +99,7 @@ struct OneGradient {
 OneGradient GradientOf(bool for_lhs, const Run& run, const DotQtResiduals& r, const DotQtConfig& config,
                        const Tensor& grad, std::optional<RngKey> key, bool trace) {
   const GradientProduct& product = for_lhs ? config.grad_lhs : config.grad_rhs;
+  const ProductKind kind = for_lhs ? ProductKind::kGradLhs : ProductKind::kGradRhs;
   const GradientAxes axes = AxesOfGradient(for_lhs, ShapeOf(r.lhs).rank(), ShapeOf(r.rhs).rank(), r.dims);
   const DotOperand& saved = for_lhs ? r.rhs : r.lhs;
   const std::optional<Tensor>& original = for_lhs ? r.rhs_in : r.lhs_in;
@@ -110,14 +122,18 @@ OneGradient GradientOf(bool for_lhs, const Run& run, const DotQtResiduals& r, co
       result.trace.noise = MakeNoise(*key, grad.shape(), product.rounding, product.noise_axes);
     }
     if (trace) result.trace.scaled_grad = factor ? TimesScale(grad, *factor) : grad;
-    result.trace.grad =
-        Quantize(run, grad, how, result.trace.noise ? &*result.trace.noise : nullptr, factor ? &*factor : nullptr);
+    const Spot spot{kind, OperandSide::kLhs};
+    const Tensor* times = factor ? &*factor : nullptr;
+    result.trace.grad = Quantize(At(run, spot), grad, how, result.trace.noise ? &*result.trace.noise : nullptr, times);
+    ObserveHealth(run, spot, grad, *result.trace.grad, !MayClip(product.calibration), times);
     g = *result.trace.grad;
   }
   if (const auto* tensor = std::get_if<Tensor>(&y); tensor != nullptr && product.residual_format) {
     HowToQuantize how = GradientHow(tensor->shape(), axes.dims.rhs_contract, *product.residual_format,
                                     product.residual_calibration, product);
-    result.trace.residual = Quantize(run, *tensor, how);
+    const Spot spot{kind, OperandSide::kRhs};
+    result.trace.residual = Quantize(At(run, spot), *tensor, how);
+    ObserveHealth(run, spot, *tensor, *result.trace.residual, !MayClip(product.residual_calibration));
     y = *result.trace.residual;
   }
   result.value = GradientDot(for_lhs, run, r, g, y, axes);
@@ -152,7 +168,7 @@ PreparedWeight PrepareWeight(const Run& run, const Tensor& rhs, int lhs_rank, co
   const auto how = RightHow(config, rhs.shape(), dims);
   if (!how || config.rhs_sparsity) ThrowUsage("PrepareWeight: the right operand is sparse or stays in float");
   const ScopedFloatMode mode;
-  QuantizedOperand quantized = QuantizeForward(run, rhs, how, nullptr, MasksRight(config));
+  QuantizedOperand quantized = QuantizeForward(run, OperandSide::kRhs, rhs, how, nullptr, MasksRight(config));
   PreparedWeight result{std::get<QArray>(quantized.operand), std::move(quantized.range), {}, {}, {}};
   if (!dims.rhs_batch.empty()) return result;
   const auto integer = [](const std::optional<Format>& format) {
@@ -183,13 +199,15 @@ DotQtForward DotGeneralQt(const Run& run, const Tensor& lhs, const Tensor& rhs, 
   }
   const bool mask_lhs = config.mask_gradients && config.lhs.format && MayClip(config.lhs.calibration);
   const bool mask_rhs = MasksRight(config);
-  QuantizedOperand left = QuantizeForward(run, lhs, LeftHow(config, lhs.shape(), dims), given.lhs, mask_lhs);
+  QuantizedOperand left =
+      QuantizeForward(run, OperandSide::kLhs, lhs, LeftHow(config, lhs.shape(), dims), given.lhs, mask_lhs);
   QuantizedOperand right;
   if (given.weight != nullptr) {
     right = {given.weight->array, given.weight->range};
     r.weight = given.weight;
   } else {
-    right = QuantizeForward(run, weight, RightHow(config, weight.shape(), dims), given.rhs, mask_rhs);
+    right =
+        QuantizeForward(run, OperandSide::kRhs, weight, RightHow(config, weight.shape(), dims), given.rhs, mask_rhs);
   }
   Tensor out = ForwardDot(run, left.operand, right.operand, dims, given.weight.get());
   if (mask_lhs || config.original_residuals || NeedsOriginal(left.operand)) r.lhs_in = lhs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "octavo/quant/dot_axes.h"
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/element.h"
+#include "octavo/quant/health.h"
 #include "octavo/quant/quantize_run.h"
 #include "octavo/quant/small_float.h"
 
@@ -46,9 +48,13 @@ struct Quantized {
   DotOperand operand;
   Fp8Meta meta;
 };
-Quantized QuantizeOperand(const Run& run, const Tensor& x, const Fp8Meta& old, Format format, Fp8DotForm form) {
+Quantized QuantizeOperand(const Run& run, std::initializer_list<Spot> spots, const Tensor& x, const Fp8Meta& old,
+                          Format format, Fp8DotForm form) {
   Fp8Meta meta = UpdatedFp8Meta(old, AmaxOf(run, x), format);
   const Codes codes = QuantizeFp8(run, x, format, ScaleOf(meta));
+  const std::vector<int64_t> ones(static_cast<size_t>(x.rank()), 1);
+  const QArray array{codes.values, CastFloat(One(ScaleOf(meta)).Reshape(ones), x.dtype()), std::nullopt, format};
+  for (Spot spot : spots) ObserveHealth(run, spot, x, array, false);
   if (form == Fp8DotForm::kDirect) return {codes, std::move(meta)};
   return {DequantizeFp8(codes, ScaleOf(meta), x.dtype()), std::move(meta)};
 }
@@ -159,8 +165,10 @@ Fp8DotForward Fp8Dot(const Run& run, const Tensor& x, const Tensor& kernel, cons
   CheckDot("Fp8Dot", x.shape(), kernel.shape(), dims);
   const ScopedFloatMode mode;
   const DType dtype = kernel.dtype();
-  Quantized qx = QuantizeOperand(run, CastFloat(x, dtype), state.input, config.forward, config.form);
-  Quantized qk = QuantizeOperand(run, kernel, state.kernel, config.forward, config.form);
+  Quantized qx = QuantizeOperand(run, {{ProductKind::kForward, OperandSide::kLhs}}, CastFloat(x, dtype), state.input,
+                                 config.forward, config.form);
+  Quantized qk = QuantizeOperand(run, {{ProductKind::kForward, OperandSide::kRhs}}, kernel, state.kernel,
+                                 config.forward, config.form);
   Tensor out = ScaledProduct(run, qx.operand, ScaleOf(qx.meta), qk.operand, ScaleOf(qk.meta), dims, dtype, config.form);
   return {std::move(out),
           std::move(qx.meta),
@@ -178,7 +186,9 @@ Fp8DotGradients Fp8DotBackward(const Run& run, const Fp8DotForward& forward, con
   }
   const ScopedFloatMode mode;
   const DType dtype = forward.out.dtype();
-  Quantized g = QuantizeOperand(run, CastFloat(grad, dtype), state.output_grad, config.gradient, config.form);
+  Quantized g =
+      QuantizeOperand(run, {{ProductKind::kGradLhs, OperandSide::kLhs}, {ProductKind::kGradRhs, OperandSide::kLhs}},
+                      CastFloat(grad, dtype), state.output_grad, config.gradient, config.form);
   const int x_rank = ShapeOf(forward.x).rank(), k_rank = ShapeOf(forward.k).rank();
   const GradientAxes x_axes = AxesOfGradient(true, x_rank, k_rank, forward.dims);
   const GradientAxes k_axes = AxesOfGradient(false, x_rank, k_rank, forward.dims);

@@ -4,6 +4,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/nearest.h"
 #include "octavo/quant/dot_axes.h"
+#include "octavo/quant/health.h"
 #include "octavo/quant/provider_dots.h"
 
 namespace octavo::quant {
@@ -26,6 +27,7 @@ const SitePlan& Provider::Find(const ops::Site& site) const {
 Run Provider::RunIn(ops::Context& context, const SitePlan& site) {
   Run run{context.pool, context.isa, context.workspace, arena_, options_.arithmetic, options_.macs};
   run.arithmetic.site = site.site.path;
+  if (options_.health != nullptr && options_.health->Wants(site.site.path)) run.health = options_.health;
   return run;
 }
 

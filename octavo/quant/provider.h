@@ -19,7 +19,8 @@ namespace octavo::quant {
 
 struct ProviderOptions {
   Arithmetic arithmetic = {};
-  MacCount* macs = nullptr;  // counts what ran on which kernels
+  MacCount* macs = nullptr;      // counts what ran on which kernels
+  HealthSink* health = nullptr;  // gets the figures of every operand that is quantized; must outlive the provider
 };
 
 class Provider : public ops::Interceptor {

@@ -49,8 +49,9 @@ AqtConfig ConfigOf(const AqtTreatment& treatment) {
 ops::Var AqtDot(const SiteCall& call, const AqtTreatment& treatment) {
   const SitePlan& site = call.site;
   const AqtConfig config = ConfigOf(treatment);
-  const Run run = call.provider.RunIn(call.context, site);
   const bool turned = site.weight_is_lhs;
+  Run run = call.provider.RunIn(call.context, site);
+  run.exchanged = turned;
   const ops::Operand& left = turned ? call.rhs : call.lhs;
   const ops::Operand& right = turned ? call.lhs : call.rhs;
   SwappedDot swapped{site.dims, {}};

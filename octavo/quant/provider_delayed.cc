@@ -70,8 +70,9 @@ ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment) {
   if (treatment.form == DelayedTreatment::Form::kTransformerEngine) return TeDelayedDot(call, treatment);
   const SitePlan& site = call.site;
   const Fp8DotConfig config = ConfigOf(treatment);
-  const Run run = call.provider.RunIn(call.context, site);
   const bool turned = site.weight_is_lhs;
+  Run run = call.provider.RunIn(call.context, site);
+  run.exchanged = turned;
   const ops::Operand& left = turned ? call.rhs : call.lhs;
   const ops::Operand& right = turned ? call.lhs : call.rhs;
   SwappedDot swapped{site.dims, {}};
@@ -93,8 +94,9 @@ ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment) {
                                    [provider = &call.provider, &site, config, state, turned, inverse,
                                     forward = std::move(forward)](ops::Context& back, const Tensor& grad) {
                                      const Tensor product = turned ? grad.Permute(inverse) : grad;
-                                     Fp8DotGradients grads =
-                                         Fp8DotBackward(provider->RunIn(back, site), forward, state, config, product);
+                                     Run again = provider->RunIn(back, site);
+                                     again.exchanged = turned;
+                                     Fp8DotGradients grads = Fp8DotBackward(again, forward, state, config, product);
                                      Observe(back, site.site, kTensors[2], NewestAmax(grads.output_grad));
                                      return std::vector<Tensor>{std::move(grads.x), std::move(grads.kernel)};
                                    });

@@ -3,6 +3,7 @@
 #include "octavo/ops/dot_dims.h"
 #include "octavo/quant/averaging.h"
 #include "octavo/quant/dot_axes.h"
+#include "octavo/quant/health.h"
 #include "octavo/quant/provider_dots.h"
 #include "octavo/quant/quantize_run.h"
 #include "octavo/quant/ragged_dot.h"
@@ -10,11 +11,21 @@
 namespace octavo::quant {
 namespace {
 
+// A forward operand quantized by itself.
+QArray Rows(const Run& run, OperandSide side, const Tensor& values, const HowToQuantize& how) {
+  const Spot spot{ProductKind::kForward, side};
+  QArray result = Quantize(At(run, spot), values, how);
+  const bool follows = how.calibration.method == CalibrationMethod::kAbsMax && how.calibration.factor >= 1;
+  ObserveHealth(run, spot, values, result, follows);
+  return result;
+}
+
 // An operand of the serving form: frozen codes as they are, floats quantized as `how` says.
-DotOperand ServingOperand(const Run& run, const ops::Operand& operand, const std::optional<HowToQuantize>& how) {
+DotOperand ServingOperand(const Run& run, OperandSide side, const ops::Operand& operand,
+                          const std::optional<HowToQuantize>& how) {
   if (operand.quantized()) return operand.qarray();
   if (!how) return operand.tensor();
-  return Quantize(run, operand.tensor(), *how);
+  return Rows(run, side, operand.tensor(), *how);
 }
 
 // Frozen codes on the right stream from panels that were packed once.
@@ -44,8 +55,10 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
   DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, rhs_is_weight);
   const Run run = call.provider.RunIn(call.context, site);
   if (call.lhs.quantized() || call.rhs.quantized()) {
-    const DotOperand lhs = ServingOperand(run, call.lhs, LeftHow(config, call.lhs.shape(), site.dims));
-    const DotOperand rhs = ServingOperand(run, call.rhs, RightHow(config, call.rhs.shape(), site.dims));
+    const DotOperand lhs =
+        ServingOperand(run, OperandSide::kLhs, call.lhs, LeftHow(config, call.lhs.shape(), site.dims));
+    const DotOperand rhs =
+        ServingOperand(run, OperandSide::kRhs, call.rhs, RightHow(config, call.rhs.shape(), site.dims));
     return ops::Var(ServingDot(call, run, lhs, rhs));
   }
   Tensor weight = call.rhs.tensor();
@@ -112,7 +125,7 @@ ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
   how.format = treatment.activation;
   how.granularity =
       GranularityForDot(x.shape(), site.weight_is_lhs ? site.dims.rhs_contract : site.dims.lhs_contract, std::nullopt);
-  const QArray rows = Quantize(run, x, how);
+  const QArray rows = Rows(run, site.weight_is_lhs ? OperandSide::kRhs : OperandSide::kLhs, x, how);
   Tensor out = site.weight_is_lhs ? FastDot(run, codes, rows, site.dims) : GroupedProduct(call, run, rows, codes);
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
   // Straight-through: float gradients at the values the forward pass used.
@@ -138,10 +151,11 @@ ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes) {
   row_how.granularity.channelwise_axes = {0};
   row_how.format = *site.forward.lhs.format;
   if (call.rhs.quantized()) {
-    return ops::Var(RaggedDot(run, Quantize(run, FloatOf(call, call.lhs), row_how), call.rhs.qarray(), sizes));
+    return ops::Var(
+        RaggedDot(run, Rows(run, OperandSide::kLhs, FloatOf(call, call.lhs), row_how), call.rhs.qarray(), sizes));
   }
   if (std::holds_alternative<GroupedTreatment>(*site.treatment)) {
-    const QArray rows = Quantize(run, FloatOf(call, call.lhs), row_how);
+    const QArray rows = Rows(run, OperandSide::kLhs, FloatOf(call, call.lhs), row_how);
     return ops::Var(RaggedDot(run, rows, Freeze(run, site, call.rhs.tensor()), sizes));
   }
   RaggedDotQtConfig config;

@@ -95,8 +95,7 @@ void RefuseNonFinite(const Run& run, const Tensor& array, const Tensor& scale) {
   for (float value : scale.Values<float>()) {
     if (IsFiniteBits(value)) continue;
     throw Error(ErrorCode::kNumbers,
-                fmt::format("Quantize{}{}: NaN or infinity in {}", run.arithmetic.site.empty() ? "" : " at ",
-                            run.arithmetic.site, array.ToString()));
+                fmt::format("{}: NaN or infinity in {}", run.arithmetic.Where("Quantize"), array.ToString()));
   }
 }
 

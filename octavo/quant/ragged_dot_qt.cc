@@ -2,6 +2,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
+#include "octavo/quant/health.h"
 #include "octavo/quant/quantize_run.h"
 #include "octavo/quant/ragged_dot.h"
 
@@ -19,6 +20,15 @@ Codes CodesOf(const QArray& array) {
   return {array.qvalue, array.format};
 }
 
+QArray Quantized(const Run& run, Spot spot, const Tensor& values, const HowToQuantize& how,
+                 const Tensor* factor = nullptr) {
+  QArray result = Quantize(At(run, spot), values, how, nullptr, factor);
+  ObserveHealth(run, spot, values, result, true, factor);
+  return result;
+}
+
+constexpr OperandSide kLeft = OperandSide::kLhs, kRight = OperandSide::kRhs;
+
 }  // namespace
 
 RaggedDotQtForward RaggedDotQt(const Run& run, const Tensor& lhs, const Tensor& rhs,
@@ -27,8 +37,8 @@ RaggedDotQtForward RaggedDotQt(const Run& run, const Tensor& lhs, const Tensor& 
     ThrowUsage("RaggedDotQt: lhs {} and rhs {}, expected [M, K] and [G, K, N]", lhs.shape(), rhs.shape());
   }
   RaggedDotQtForward result;
-  result.lhs = Quantize(run, lhs, AbsMaxHow(config.lhs, 0));
-  result.rhs = Quantize(run, rhs, AbsMaxHow(config.rhs, 2));
+  result.lhs = Quantized(run, {ProductKind::kForward, kLeft}, lhs, AbsMaxHow(config.lhs, 0));
+  result.rhs = Quantized(run, {ProductKind::kForward, kRight}, rhs, AbsMaxHow(config.rhs, 2));
   result.out = RaggedDot(run, result.lhs, result.rhs, group_sizes);
   return result;
 }
@@ -46,7 +56,7 @@ RaggedDotQtGradients RaggedDotQtBackward(const Run& run, const RaggedDotQtForwar
   if (config.grad_lhs) {
     y = CodesOf(turned);
     const Tensor factor = forward.rhs.scale.Reshape({1, forward.rhs.scale.size()});
-    result.grad_for_lhs = Quantize(run, grad, AbsMaxHow(*config.grad_lhs, 0), nullptr, &factor);
+    result.grad_for_lhs = Quantized(run, {ProductKind::kGradLhs, kLeft}, grad, AbsMaxHow(*config.grad_lhs, 0), &factor);
     g = *result.grad_for_lhs;
   }
   result.lhs = RaggedDot(run, g, y, group_sizes);
@@ -55,7 +65,8 @@ RaggedDotQtGradients RaggedDotQtBackward(const Run& run, const RaggedDotQtForwar
   DotOperand x = forward.lhs;
   if (config.grad_rhs) {
     x = CodesOf(forward.lhs);
-    result.grad_for_rhs = Quantize(run, grad, AbsMaxHow(*config.grad_rhs, 1), nullptr, &forward.lhs.scale);
+    result.grad_for_rhs =
+        Quantized(run, {ProductKind::kGradRhs, kLeft}, grad, AbsMaxHow(*config.grad_rhs, 1), &forward.lhs.scale);
     g = *result.grad_for_rhs;
   }
   result.rhs = RaggedDotGeneral(run, x, g, group_sizes, {{{0}, {0}, {}, {}}, 0, -1});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "octavo/base/thread_pool.h"
 #include "octavo/kernels/arena.h"
@@ -19,14 +20,33 @@ struct MacCount {
   int64_t integer = 0, floating = 0;
 };
 
+// One operand of one of a dot's three products. In the gradient products the left side is the incoming gradient.
+enum class ProductKind : uint8_t { kForward, kGradLhs, kGradRhs };
+enum class OperandSide : uint8_t { kLhs, kRhs };
+struct Spot {
+  ProductKind product;
+  OperandSide side;
+};
+std::string_view NameOf(Spot spot);    // "forward.lhs", "grad_rhs.lhs"
+std::string_view Describe(Spot spot);  // "grad_rhs.lhs (output gradient)"
+// The same operand when the dot was turned around: the weight always right.
+Spot Exchanged(Spot spot);
+
+class HealthSink;  // health.h
+
 struct Run {
   ThreadPool& pool;
   kernels::Isa isa = kernels::Isa::kReference;
   kernels::Workspace& workspace;
   kernels::Arena& arena;
   Arithmetic arithmetic = {};
-  MacCount* macs = nullptr;  // may be null
-  bool reference = false;    // the plain scalar ways everywhere, which the others are tested against
+  MacCount* macs = nullptr;      // may be null
+  bool reference = false;        // the plain scalar ways everywhere, which the others are tested against
+  HealthSink* health = nullptr;  // null: nothing is counted
+  bool exchanged = false;        // the site's operands stand the other way round here
 };
+
+// The same run with the operand's name in error texts.
+Run At(const Run& run, Spot spot);
 
 }  // namespace octavo::quant
