@@ -13,6 +13,7 @@
 #include "octavo/cli/args.h"
 #include "octavo/ops/dot.h"
 #include "octavo/ops/tape.h"
+#include "octavo/quant/health.h"
 #include "octavo/quant/provider.h"
 #include "octavo/quant/recipe.h"
 
@@ -48,7 +49,7 @@ constexpr const char* kNames[] = {"forward", "grad input", "grad weight"};
 // One projection under one provider (or none: float).
 struct Site {
   Site(ThreadPool& pool, kernels::Workspace& workspace, const Projection& projection, int64_t rows,
-       const std::vector<quant::Rule>* rules, int64_t passes)
+       const std::vector<quant::Rule>* rules, int64_t passes, quant::HealthSink* health = nullptr)
       : context(pool, kernels::ChooseIsa().isa, workspace), contracted(projection.contracted), shards(passes) {
     kernel = {fmt::format("decoder/layers_0/mlp/{}/kernel", projection.name), AnyTensor(projection.kernel, 1, 0.03f)};
     path = fmt::format("decoder/layers_0/mlp/{}", projection.name);
@@ -63,7 +64,7 @@ struct Site {
     const Tensor meta = Tensor::Meta(x.shape(), DType::kF32);
     plan = quant::MakePlan([&](ops::Context& dry) { Run(dry, ops::Activation(meta), ops::Weight(dry, kernel)); },
                            quant::RuleSet(*rules), {.allow_unused_rules = true});
-    provider = std::make_unique<quant::Provider>(plan, quant::ProviderOptions{});
+    provider = std::make_unique<quant::Provider>(plan, quant::ProviderOptions{.health = health});
     context.interceptor = provider.get();
   }
 
@@ -132,6 +133,7 @@ VerbSpec Spec() {
   spec.summary = "time the products of a training step under a recipe against float";
   spec.options = {{"recipe", "NAME", "recipe of the quantized sites (default int8)"},
                   {"aqt", "", "the recipe of that name without use_qwix_quantization"},
+                  {"health", "MODE", "also the recipe with counters of its numbers: light or full"},
                   {"width", "N", "emb_dim (default 768)"},
                   {"hidden", "N", "mlp_dim (default 2048)"},
                   {"rows", "N", "rows of a pass (default: 512 and 2048)"},
@@ -162,25 +164,32 @@ int Run(const Args& args) {
   const std::string name = args.Text("recipe", "int8");
   const std::vector<quant::Rule> rules = quant::RulesOf(quant::FindRecipe(name, !args.Switch("aqt")), {});
   const int64_t shards = args.Int("shards", 4, 1, 64), rounds = args.Int("rounds", 7, 1, 1000);
+  quant::HealthSink sink(quant::ParseHealthMode(args.Text("health", "off")));
   std::vector<int64_t> rows = {512, 2048};
   if (args.Has("rows")) rows = {args.Int("rows", 512, 1, 1 << 20)};
   std::printf("%-6s %-8s %-12s %12s %12s %8s\n", "rows", "site", "product", "float GMAC/s", (name + " GMAC/s").c_str(),
               "ratio");
   for (int64_t r : rows) {
     std::map<Product, std::pair<double, double>> totals;
+    double watched_total = 0;
     for (const Projection& projection :
          LayerOf(args.Int("width", 768, 64, 65536), args.Int("hidden", 2048, 64, 65536))) {
       Site plain(pool, workspace, projection, r, nullptr, shards);
       Site quantized(pool, workspace, projection, r, &rules, shards);
+      Site watched(pool, workspace, projection, r, &rules, shards, &sink);
       for (Product product : {Product::kForward, Product::kGradLhs, Product::kGradRhs}) {
-        Best plain_times(shards), quantized_times(shards);
+        Best plain_times(shards), quantized_times(shards), watched_times(shards);
         for (int64_t round = 0; round < rounds; ++round) {
           for (int64_t turn = 0; turn < shards; ++turn) plain_times.Take(turn, TimeOnce(plain, product, turn));
-          for (int64_t turn = 0; turn < shards; ++turn) quantized_times.Take(turn, TimeOnce(quantized, product, turn));
+          for (int64_t turn = 0; turn < shards; ++turn) {
+            quantized_times.Take(turn, TimeOnce(quantized, product, turn));
+            if (sink.mode() != quant::HealthMode::kOff) watched_times.Take(turn, TimeOnce(watched, product, turn));
+          }
         }
         const double a = plain_times.PerPass(), b = quantized_times.PerPass();
         totals[product].first += a * projection.count;
         totals[product].second += b * projection.count;
+        watched_total += watched_times.PerPass() * projection.count;
         std::printf("%-6lld %-8s %-12s %12.1f %12.1f %8.2f\n", static_cast<long long>(r), projection.name,
                     kNames[static_cast<int>(product)], plain.macs / a * 1e-9, plain.macs / b * 1e-9, a / b);
       }
@@ -194,6 +203,9 @@ int Run(const Args& args) {
     }
     std::printf("%-6lld %-8s %-12s %12.2f %12.2f %8.2f  (ms)\n", static_cast<long long>(r), "layer", "all", a * 1e3,
                 b * 1e3, a / b);
+    if (sink.mode() == quant::HealthMode::kOff) continue;
+    std::printf("%-6lld %-8s %-12s %12s %12.2f %7.2f%%  (ms, cost of the counters)\n", static_cast<long long>(r),
+                "layer", "watched", "", watched_total * 1e3, 100 * (watched_total / b - 1));
   }
   return 0;
 }

@@ -179,5 +179,20 @@ TEST(Aqt, Errors) {
               HasSubstr("needs a key"));
 }
 
+// intmp with a_bits alone: codes of the activations against the float weight; the weight's gradient meets the codes,
+// the input's the float weight.
+TEST(Aqt, ActivationsAlone) {
+  TestRun test;
+  const Tensor x = Random({6, 32}, 1), w = Random({32, 5}, 2), g = Random({6, 5}, 3);
+  const AqtConfig config = AqtDotGeneralMake(AqtNumerics::Integer(8), AqtNumerics::None());
+  const AqtForward forward = AqtDotGeneral(test.run, x, w, kMatMul, config);
+  const QArray codes = AqtQuantize(x, Int8(), {1});
+  const Tensor used = Dequantize(codes);
+  EXPECT_LT(WorstError(forward.out, DotInDouble(used, w, kMatMul)), 1e-6);
+  const AqtGradients grads = AqtDotGeneralBackward(test.run, forward.residuals, config, g);
+  EXPECT_LT(WorstError(grads.lhs, DotInDouble(g, w, {{1}, {1}, {}, {}})), 1e-6);
+  EXPECT_LT(WorstError(grads.rhs, DotInDouble(used, g, {{0}, {0}, {}, {}})), 1e-6);
+}
+
 }  // namespace
 }  // namespace octavo::quant

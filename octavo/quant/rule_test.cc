@@ -185,6 +185,17 @@ TEST(MixedPrecision, LastMatchWinsAndFieldsAreInherited) {
   EXPECT_TRUE(treatment("decoder/layers_0/mlp/wo").forward_codes);
 }
 
+// Either number of bits may stand alone; the other operand stays in float.
+TEST(MixedPrecision, OneOperandAlone) {
+  const auto treatment = [](const char* json) {
+    return std::get<AqtTreatment>(*ParseMixedPrecision(json, "q.json").back().treatment);
+  };
+  EXPECT_FALSE(treatment(R"({"__default__": {"a_bits": 8}})").weight.has_value());
+  EXPECT_EQ(treatment(R"({"__default__": {"a_bits": 8}})").activation, Format::kInt8);
+  EXPECT_FALSE(treatment(R"({"__default__": {"w_bits": 4}})").activation.has_value());
+  EXPECT_FALSE(ParseMixedPrecision("{}", "q.json").back().treatment.has_value());
+}
+
 TEST(MixedPrecision, MalformedFilesAreErrors) {
   for (const char* bad :
        {"", "[]", "{", R"({"a": 1})", R"({"a": {"w_bits": 5}})", R"({"a": {"w_bit": 8}})", R"({"a": {"tile_size": 0}})",
