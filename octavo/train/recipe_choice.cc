@@ -3,6 +3,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/mapped_file.h"
 #include "octavo/quant/recipe.h"
+#include "octavo/train/options.h"
 
 namespace octavo::train {
 namespace {
@@ -30,7 +31,7 @@ std::string ReadText(const std::string& path) {
 quant::Options GivenOptions(const Settings& settings) {
   quant::Options options;
   for (const std::string_view key : kRecipeOptions) {
-    if (settings.table().Find(key) == nullptr || !settings.IsGiven(key) || settings.IsNull(key)) continue;
+    if (settings.table().Find(key) == nullptr || settings.IsNull(key) || !IsAskedFor(settings, key)) continue;
     if (settings.Text(key).empty()) continue;
     options.emplace_back(key, settings.Text(key));
   }

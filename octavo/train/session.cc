@@ -31,6 +31,10 @@ Session::Session(const TrainRequest& request) : request_(request), options_(Trai
   ShardsOf(options_.shards, 0, request.communicator.size());
   MakeModelAndPlan();
   data_ = data::OpenTrainData(request.settings, DataOptionsOf(options_.rows));
+  // What is wrong with the first batch (a token that the vocabulary lacks) should be said before a model is made.
+  const std::string first = data_->State();
+  data_->Next();
+  data_->Restore(first);
   if (options_.eval_interval > 0 && OpenEval() == nullptr) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("eval_interval={} but there is no held-out data", options_.eval_interval),
@@ -120,8 +124,8 @@ void Session::PrintStart() {
            request_.settings.overrides() == 1 ? "" : "s", folder_->config().string());
   if (const std::string note = request_.settings.IgnoredNote(); !note.empty()) log.Info("note: {}", note);
   const double memory = EstimateMemory(config, parameters, options_).total(), available = AvailableMemory();
-  log.Info("model     {}   {} layers   {} parameters   {} of {}", config.model_name, config.num_decoder_layers,
-           CountText(parameters), SizeText(memory), SizeText(available));
+  log.Info("model     {}   {} layer{}   {} parameters   {} of {}", config.model_name, config.num_decoder_layers,
+           config.num_decoder_layers == 1 ? "" : "s", CountText(parameters), SizeText(memory), SizeText(available));
   if (available > 0 && memory > available) {
     log.Warning("the run needs about {}, and {} are available", SizeText(memory), SizeText(available));
   }
@@ -137,8 +141,8 @@ void Session::PrintStart() {
   log.Info("batch     {} × {} tokens in {} shard{}   remat {}", options_.rows, options_.length, options_.shards,
            options_.shards == 1 ? "" : "s", options_.remat.name);
   ops::Context context(request_.pool, request_.isa, workspace_);
-  log.Info("estimate  {}",
-           EstimateText(EstimateStepSeconds(context, flops_, plan_, options_), options_.steps - first_step_));
+  log.Info("estimate  {}", EstimateText(EstimateStepSeconds(context, flops_, plan_, options_, parameters),
+                                        options_.steps - first_step_));
 }
 
 }  // namespace octavo::train

@@ -53,7 +53,7 @@ double AvailableMemory() {
 }
 
 double EstimateStepSeconds(ops::Context& context, const StepFlops& flops, const quant::Plan& plan,
-                           const TrainOptions& options) {
+                           const TrainOptions& options, int64_t parameters) {
   constexpr int64_t kSide = 512;
   const Tensor a = Tensor::Zeros({kSide, kSide}, DType::kF32), b = Tensor::Zeros({kSide, kSide}, DType::kF32);
   double best = 1e9;
@@ -68,7 +68,9 @@ double EstimateStepSeconds(ops::Context& context, const StepFlops& flops, const 
   // Small operations, quantizing and edges cost about a fifth; int8 products run about half again as fast.
   const double quantized = plan.quantized_share();
   const double speed = 0.8 / ((1 - quantized) + quantized / 1.4);
-  return flops.total() * 1e12 / 2 * recomputed / (macs_per_second * speed);
+  // Gradient sums, norms and the optimizer read and write every parameter about ten times.
+  const double memory = 40.0 * static_cast<double>(parameters) / 10e9;
+  return flops.total() * 1e12 / 2 * recomputed / (macs_per_second * speed) + memory;
 }
 
 std::string RoughDuration(double seconds) {
@@ -96,7 +98,8 @@ PlanSummary SummarizePlan(const quant::Plan& plan) {
   PlanSummary summary{lines.substr(10, end - 10), ""};
   std::vector<std::string> left;
   for (const quant::SitePlan& site : plan.sites) {
-    if (site.treatment) continue;
+    // The scales of norms have sites too; nobody asks for them here.
+    if (site.treatment || 1000 * site.macs < plan.macs()) continue;
     std::string path = ops::ScannedPath(site.site.path);
     if (std::find(left.begin(), left.end(), path) == left.end()) left.push_back(std::move(path));
   }

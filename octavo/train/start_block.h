@@ -27,7 +27,7 @@ double AvailableMemory();
 // Seconds of a step: its multiply-adds by the speed of a short f32 product measured here, with what int8 saves and
 // recomputing costs. Good to a factor of about 1.5.
 double EstimateStepSeconds(ops::Context& context, const StepFlops& flops, const quant::Plan& plan,
-                           const TrainOptions& options);
+                           const TrainOptions& options, int64_t parameters);
 
 // "1.9 s per step, 38 s for 20 steps", and when that is more than hours, how to try the run out.
 std::string EstimateText(double step_seconds, int64_t steps);

@@ -90,6 +90,7 @@ Stepper::Sum Stepper::ComputeShards(const data::Batch& batch, int64_t step, opti
   sum.figures.resize(static_cast<size_t>(options_.shards));
   for (int64_t shard = run.begin; shard < run.end; ++shard) {
     RunShard(batch, step, shard, total_weights, sum);
+    const ops::Timed timed(profile_, "gradients", "reduction", "backward");
     tree.Add(shard, std::move(gradients_));
     gradients_.clear();
   }

@@ -216,8 +216,9 @@ void ShowDone(const TrainRequest& request, const Session& session, const TrainSu
   log.EndBar();
   if (!summary.profile.entries().empty()) log.Note(summary.profile.Table());
   if (summary.exit_code != 0) return;
-  log.Note(fmt::format("done      {} steps   {} tokens   loss {:.3f} -> {:.3f}{}   bits {}",
-                       summary.steps - summary.first_step, loop.tokens(), summary.first_loss, summary.last_loss,
+  log.Note(fmt::format("done      {} step{}   {} tokens   loss {:.3f} -> {:.3f}{}   bits {}",
+                       summary.steps - summary.first_step, summary.steps - summary.first_step == 1 ? "" : "s",
+                       loop.tokens(), summary.first_loss, summary.last_loss,
                        summary.last_eval_loss > 0 ? fmt::format("   eval loss {:.3f}", summary.last_eval_loss) : "",
                        summary.bits.substr(0, 12)));
   if (summary.last_eval_loss > 0) {

@@ -171,6 +171,21 @@ TEST_F(Training, RematPoliciesGiveTheSameBits) {
   }
 }
 
+// The config of a run holds every key; taking it again must mean the same run.
+TEST_F(Training, TheSavedConfigResumes) {
+  const Words words = {"quantization=int8", "per_device_batch_size=2", "max_target_length=8"};
+  const std::string bits = Run("straight", words).bits;
+  Run("x", words, {.stop_after = 3});
+  const Settings saved = Settings::Load({.words = {(folder_ / "x/config.yml").string()}});
+  Log log([](std::string_view) {});
+  ThreadPool pool(1);
+  SelfCommunicator self;
+  const TrainSummary summary =
+      Train({.settings = saved, .log = log, .pool = pool, .communicator = self, .isa = kernels::ChooseIsa().isa});
+  EXPECT_EQ(summary.first_step, 3);
+  EXPECT_EQ(summary.bits, bits);
+}
+
 // What would go wrong if a resume lost something: the hash must tell.
 TEST_F(Training, ALostPieceOfStateIsNoticed) {
   const std::string bits = Run("straight").bits;
