@@ -176,6 +176,8 @@ Var Attention(Context& context, const Var& query, const Var& key, const Var& val
                               {MutHeadsOf(out), lse.MutableData<float>()});
     kept = {std::move(out), std::move(lse)};
     Keep(context, save_name, kept);
+  } else {
+    context.tape->CountSkipped();
   }
   if (context.tape == nullptr) return Var(std::move(kept[0]));
   return context.tape->Record(kept[0], nodes,

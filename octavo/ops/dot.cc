@@ -76,13 +76,32 @@ struct DotGradient {
   }
 };
 
+double MacsOf(const DotCall& call) {
+  return static_cast<double>(DotMacs(call.lhs.shape(), call.rhs.shape(), call.dims));
+}
+
+// What the interceptor answers, with its time; its gradients are charged to the site too.
+template <typename Ask>
+std::optional<Var> Answered(Context& context, const Site& site, double macs, const Ask& ask) {
+  if (context.profile == nullptr) return ask();
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Var> answer = ask();
+  if (!answer) return answer;
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  context.profile->Add(site.path, "matmul", "forward", passed.count(), macs);
+  if (context.tape != nullptr) context.tape->Charge(*answer, site.path, 2 * macs);
+  return answer;
+}
+
 // Asks the interceptor, else computes in floats and records the two gradients.
 Var DotAtSite(Context& context, DotCall call, std::string_view op, std::string_view save_name) {
   const std::vector<Tensor> kept = Recall(context, save_name);
   if (!kept.empty()) call.kept = &kept[0];
   if (context.interceptor != nullptr) {
-    if (std::optional<Var> answer = context.interceptor->Dot(context, call)) {
+    if (std::optional<Var> answer =
+            Answered(context, call.site, MacsOf(call), [&] { return context.interceptor->Dot(context, call); })) {
       if (kept.empty()) Keep(context, save_name, {answer->value});
+      if (!kept.empty() && answer->value.SharesStorageWith(kept[0])) context.tape->CountSkipped();
       return *std::move(answer);
     }
   }
@@ -95,6 +114,7 @@ Var DotAtSite(Context& context, DotCall call, std::string_view op, std::string_v
     Keep(context, save_name, {out});
   } else {
     out = kept[0];
+    context.tape->CountSkipped();
   }
   if (context.tape == nullptr) return Var(std::move(out));
   return context.tape->Record(
@@ -152,7 +172,11 @@ void AnnounceEinsum(Context& context, const Site& site, std::string_view equatio
 Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Tensor& group_sizes, OpKind op) {
   const RaggedCall call{context.NextSite(op), lhs, rhs, group_sizes};
   if (context.interceptor != nullptr) {
-    if (std::optional<Var> answer = context.interceptor->RaggedDot(context, call)) return *std::move(answer);
+    const double all = static_cast<double>(lhs.shape().size()) * static_cast<double>(rhs.shape()[2]);
+    if (std::optional<Var> answer =
+            Answered(context, call.site, all, [&] { return context.interceptor->RaggedDot(context, call); })) {
+      return *std::move(answer);
+    }
   }
   const std::string where = Where("RaggedDot", call.site), path = call.site.path;
   const Tensor a = NeedFloat(where, "lhs", lhs), b = NeedFloat(where, "rhs", rhs), sizes = group_sizes;

@@ -107,7 +107,6 @@ std::vector<Tensor> Recall(Context& context, std::string_view save_name) {
   RematFrame& frame = *context.frame;
   if (!frame.policy->Saves(save_name)) return {};
   OCTAVO_CHECK(frame.next < frame.kept.size());
-  context.tape->CountSkipped();
   return std::move(frame.kept[frame.next++]);
 }
 

@@ -7,6 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/ops/add.h"
 #include "octavo/ops/context.h"
+#include "octavo/ops/profile.h"
 
 namespace octavo::ops {
 
@@ -37,9 +38,20 @@ Var Tape::Record(Tensor output, std::span<const NodeId> inputs, Backward backwar
   return Var(std::move(output), static_cast<NodeId>(nodes_.size() - 1));
 }
 
+void Tape::Charge(const Var& output, std::string site, double macs) {
+  if (output.node < 0) return;
+  nodes_[static_cast<size_t>(output.node)].site = std::move(site);
+  nodes_[static_cast<size_t>(output.node)].macs = macs;
+}
+
 void Tape::Accumulate(Context& context, NodeId node, const Tensor& grad) {
   Tensor& sum = nodes_[static_cast<size_t>(node)].grad;
-  sum = sum.defined() ? AddTensors(context, sum, grad) : grad;
+  if (!sum.defined()) {
+    sum = grad;
+    return;
+  }
+  const Timed timed(context.profile, "gradients that meet", "elementwise", "backward");
+  sum = AddTensors(context, sum, grad);
 }
 
 void Tape::Run(Context& context, const Var& output, const Tensor& seed) {
@@ -57,7 +69,13 @@ void Tape::Walk(Context& context, size_t from, size_t to) {
     if (!backward || !nodes_[i].grad.defined()) continue;
     const std::vector<NodeId> inputs = std::exchange(nodes_[i].inputs, {});
     Tensor grad = std::exchange(nodes_[i].grad, Tensor());
-    const std::vector<Tensor> grads = backward(context, grad);
+    const std::string site = std::exchange(nodes_[i].site, {});
+    const double macs = nodes_[i].macs;
+    std::vector<Tensor> grads;
+    {
+      const Timed timed(site.empty() ? nullptr : context.profile, site, "matmul", "backward", macs);
+      grads = backward(context, grad);
+    }
     grad = Tensor();
     OCTAVO_CHECK(grads.size() == inputs.size());
     for (size_t j = 0; j < inputs.size(); ++j) {

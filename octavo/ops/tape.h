@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <map>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,9 @@ class Tape {
   Var Record(Tensor output, std::initializer_list<NodeId> inputs, Backward backward) {
     return Record(std::move(output), std::span<const NodeId>(inputs.begin(), inputs.size()), std::move(backward));
   }
+
+  // Profiles charge the backward function of this op to a site. For ops whose gradients do not time themselves.
+  void Charge(const Var& output, std::string site, double macs);
 
   // Walks back from `output`, whose gradient is `seed`. Gradients that meet at a node are added in the order of the
   // walk, newest op first, which is fixed by the model. Frees each op's residuals as it passes. Call once.
@@ -71,6 +75,8 @@ class Tape {
     std::vector<NodeId> inputs;
     Backward backward;  // empty for a leaf
     Tensor grad;
+    std::string site;  // charged in profiles; empty: times itself
+    double macs = 0;
   };
 
   void Accumulate(Context& context, NodeId node, const Tensor& grad);
