@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "octavo/base/check.h"
@@ -117,10 +118,14 @@ void ThreadPool::Run(FunctionRef<void(int, int)> work) {
 
 void ThreadPool::ParallelFor(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> work) {
   if (count <= 0) return;
-  if (count <= grain || size_ == 1) {
-    Run([&](int worker, int) {
-      if (worker == 0) work(0, count);
-    });
+  if (count <= grain || size_ == 1 || inside_run) {
+    // One piece: the others are not woken for it. Calls from inside stay on this thread, as under Run.
+    OCTAVO_CHECK(FloatModeIsSet());
+    const struct Inside {
+      bool before = std::exchange(inside_run, true);
+      ~Inside() { inside_run = before; }
+    } inside;
+    work(0, count);
     return;
   }
   Run([&](int worker, int workers) {
