@@ -47,6 +47,8 @@ std::string OwnFiles(const std::vector<std::string_view>& extensions, size_t mos
   for (const fs::path& file : files) {
     if (text.size() < most) text += text::ReadWholeFile(file.string(), size_t{64} << 20);
   }
+  // Special tokens that the sources mention would be read by some contenders and not by others.
+  for (size_t at = text.find("<|"); at != std::string::npos; at = text.find("<|", at)) text.insert(at + 1, " ");
   return text::ReplaceInvalidUtf8(text);
 }
 

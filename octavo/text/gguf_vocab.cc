@@ -137,8 +137,22 @@ std::unique_ptr<Tokenizer> MakeFromPieces(const GgufVocabulary& gguf, const Role
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> MakeGgufTokenizer(const GgufVocabulary& gguf, std::string_view name) {
-  CheckArrays(gguf, name);
+std::unique_ptr<Tokenizer> MakeGgufTokenizer(const GgufVocabulary& given, std::string_view name) {
+  CheckArrays(given, name);
+  GgufVocabulary gguf = given;
+  // What a file of these kinds means when it does not say.
+  const auto otherwise = [&](std::optional<int64_t>& id, int64_t value) {
+    if (!id && value < static_cast<int64_t>(gguf.tokens.size())) id = value;
+  };
+  if (gguf.model == "llama") {
+    otherwise(gguf.unknown_id, 0);
+    otherwise(gguf.bos_id, 1);
+    otherwise(gguf.eos_id, 2);
+  } else if (gguf.model == "t5") {
+    otherwise(gguf.pad_id, 0);
+    otherwise(gguf.eos_id, 1);
+    otherwise(gguf.unknown_id, 2);
+  }
   const RoleIds roles = {CheckedId(gguf.bos_id, gguf, name, "BOS"), CheckedId(gguf.eos_id, gguf, name, "EOS"),
                          CheckedId(gguf.unknown_id, gguf, name, "unknown"),
                          CheckedId(gguf.pad_id, gguf, name, "padding")};

@@ -97,7 +97,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceModel model, std::st
 void SentencePieceTokenizer::AddRole(std::optional<int32_t> id, std::vector<int32_t>& ids, Encoding* detail) const {
   ids.push_back(*id);
   if (detail == nullptr) return;
-  detail->tokens.push_back(model_.pieces[static_cast<size_t>(*id)].text);
+  detail->tokens.push_back(Token(*id).value_or(""));
   detail->bytes.push_back({});
   detail->chars.push_back({});
 }
@@ -140,7 +140,7 @@ void SentencePieceTokenizer::EncodePlain(std::string_view text, size_t offset, s
 
 void SentencePieceTokenizer::EncodeText(std::string_view text, const SpecialPolicy& policy, bool add_special,
                                         std::vector<int32_t>& ids, Encoding* detail) const {
-  if (add_special && add_bos_) AddRole(roles_.bos, ids, detail);
+  if (add_special && add_bos_ && roles_.bos) AddRole(roles_.bos, ids, detail);
   std::vector<AddedMatch> matches;
   // The flags of added tokens look at characters, so only valid text is searched; the library takes anything.
   if (IsValidUtf8(text)) {
@@ -172,7 +172,7 @@ void SentencePieceTokenizer::EncodeText(std::string_view text, const SpecialPoli
       detail->chars.push_back({chars[detail->bytes[i].begin], chars[detail->bytes[i].end]});
     }
   }
-  if (add_special && add_eos_) AddRole(roles_.eos, ids, detail);
+  if (add_special && add_eos_ && roles_.eos) AddRole(roles_.eos, ids, detail);
 }
 
 std::string SentencePieceTokenizer::DecodePieces(const std::vector<int>& ids) const {

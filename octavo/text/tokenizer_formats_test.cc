@@ -10,7 +10,9 @@
 #include "octavo/base/temp_folder.h"
 #include "octavo/text/chat_template_files.h"
 #include "octavo/text/gguf_vocab_file.h"
+#include "octavo/text/gguf_vocab_pre.h"
 #include "octavo/text/pretokenizer_scan.h"
+#include "octavo/text/regex.h"
 #include "octavo/text/sentencepiece.h"
 #include "octavo/text/stream_decoder.h"
 #include "octavo/text/tiktoken.h"
@@ -317,6 +319,45 @@ TEST(SentencePiece, PiecesBytesAndControl) {
   EXPECT_EQ(stream.Push(3 + 0xC3), "");
   EXPECT_EQ(stream.Finish(), "\xEF\xBF\xBD");
   EXPECT_EQ(tokenizer->roles().unknown, 0);
+}
+
+// Every pre-tokenizer that a file may name compiles and loses nothing.
+TEST(Gguf, EveryPreTokenizerWorks) {
+  GgufVocabulary gguf = SmallGguf(TrainSmall("llama3"));
+  RandomText random(35);
+  for (const std::string& pre : GgufPreNames()) {
+    gguf.pre = pre;
+    const auto tokenizer = MakeGgufTokenizer(gguf, pre);
+    for (int i = 0; i < 100; ++i) {
+      const std::string text = random.Next();
+      ASSERT_EQ(tokenizer->Decode(tokenizer->Encode(text)), text) << pre;
+    }
+  }
+  // DeepSeek's letters hold the Kelvin sign and the omega with oxia, not their normalized twins in a range.
+  const Regex letters(FindGgufPre("deepseek-llm", "g").patterns[1]);
+  RegexScratch scratch;
+  std::vector<size_t> ends;
+  letters.FindAll("a\u212Ab\u1F7Dc[d\u4E00", scratch, [&](size_t, size_t end) { ends.push_back(end); });
+  EXPECT_THAT(ends, ElementsAre(9, 11));
+}
+
+// A GGUF vocabulary of pieces, with roles that it names, leaves out or denies.
+TEST(Gguf, PiecesAndTheirRoles) {
+  GgufVocabulary gguf;
+  gguf.model = "llama";
+  for (const SentencePieceModel::Piece& piece : SmallUnigram().pieces) {
+    gguf.tokens.push_back(piece.text);
+    gguf.scores.push_back(piece.score);
+    gguf.types.push_back(static_cast<int32_t>(piece.type));
+  }
+  const auto encode = [&] { return MakeGgufTokenizer(gguf, "g")->EncodeWithOffsets("c", {.add_special = true}).ids; };
+  EXPECT_THAT(encode(), ElementsAre(1, 259, 264));  // BOS is 1 unless the file says otherwise
+  gguf.add_eos = true;
+  EXPECT_THAT(encode(), ElementsAre(1, 259, 264, 2));
+  gguf.bos_id = gguf.eos_id = -1;
+  EXPECT_THAT(encode(), ElementsAre(259, 264));
+  gguf.bos_id = 262;
+  EXPECT_THAT(encode(), ElementsAre(262, 259, 264));
 }
 
 TEST(SentencePiece, MalformedModels) {
