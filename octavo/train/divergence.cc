@@ -36,6 +36,8 @@ Extent ExtentOf(const Tensor& tensor) {
   return extent;
 }
 
+std::string Figure(double value) { return std::isnan(value) ? "NaN" : fmt::format("{:.4g}", value); }
+
 // Looks at every operand and result that passes, and hands the call on. Remembers the first that is not finite.
 class Observer final : public ops::Interceptor {
  public:
@@ -190,8 +192,8 @@ std::string DivergenceReport(Stepper& stepper, const StepParts& parts, const dat
   if (parts.provider != nullptr) {
     const StepResult plain = stepper.Replay(batch, input.step, nullptr);
     float_is_fine = std::isfinite(plain.loss) && std::isfinite(plain.raw_grad_norm);
-    text += fmt::format("replay    the same step without quantization: loss {:.3f}, gradient norm {:.3g}\n", plain.loss,
-                        plain.raw_grad_norm);
+    text += fmt::format("replay    the same step without quantization: loss {}, gradient norm {}\n", Figure(plain.loss),
+                        Figure(plain.raw_grad_norm));
   }
   const size_t slash = path.rfind('/');
   const bool is_parameter = path.ends_with("/kernel") || path.ends_with("/scale") || path.ends_with("/bias");
