@@ -25,7 +25,8 @@ quant::Plan PlanOf(models::Model& model, const RecipeChoice& recipe, const Train
 
 }  // namespace
 
-Session::Session(const TrainRequest& request) : request_(request), options_(TrainOptionsFrom(request.settings)) {
+Session::Session(const TrainRequest& request)
+    : request_(request), options_(TrainOptionsFrom(request.settings)), health_(request.settings) {
   request.settings.RequireSupported();
   recipe_ = ChooseRecipe(request.settings);
   ShardsOf(options_.shards, 0, request.communicator.size());
@@ -54,7 +55,10 @@ void Session::MakeModelAndPlan() {
   model_ = models::MakeModel(models::ModelConfigFrom(request_.settings));
   plan_ = PlanOf(*model_, recipe_, options_);
   flops_ = FlopsOfStep(model_->config(), options_.rows, options_.length);
-  if (!recipe_.name.empty()) provider_ = std::make_unique<quant::Provider>(plan_);
+  if (recipe_.name.empty()) return;
+  quant::ProviderOptions options;
+  options.health = health_.sink();
+  provider_ = std::make_unique<quant::Provider>(plan_, options);
 }
 
 data::DataOptions Session::DataOptionsOf(int64_t rows) const {

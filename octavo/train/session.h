@@ -8,8 +8,8 @@
 
 #include "octavo/checkpoint/checkpoint_store.h"
 #include "octavo/data/source.h"
-#include "octavo/kernels/workspace.h"
 #include "octavo/train/flops.h"
+#include "octavo/train/health_log.h"
 #include "octavo/train/recipe_choice.h"
 #include "octavo/train/run_folder.h"
 #include "octavo/train/run_state.h"
@@ -31,6 +31,7 @@ class Session {
   const RecipeChoice& recipe() const { return recipe_; }
 
   Stepper& stepper() { return *stepper_; }
+  HealthLog& health() { return health_; }
   StepParts parts();
   data::BatchSource& data() { return *data_; }
   // A fresh pass over the held-out data; null when there is none.
@@ -56,6 +57,7 @@ class Session {
   std::unique_ptr<models::Model> model_;
   quant::Plan plan_;
   StepFlops flops_;
+  HealthLog health_;  // outlives the provider, which writes into its sink
   std::unique_ptr<quant::Provider> provider_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   ops::StateStore state_;

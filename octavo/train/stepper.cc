@@ -44,8 +44,7 @@ std::vector<std::string> Stepper::ParameterNames() const {
 
 ops::Context Stepper::MakeContext(int64_t step) {
   ops::Context context(parts_.pool, parts_.isa, parts_.workspace);
-  profiling_ = ProfilingInterceptor(interceptor_);
-  context.interceptor = profile_ != nullptr && interceptor_ != nullptr ? &profiling_ : interceptor_;
+  context.interceptor = interceptor_;
   context.state = &parts_.state;
   context.remat = &options_.remat;
   context.profile = profile_;

@@ -19,7 +19,6 @@
 #include "octavo/quant/plan.h"
 #include "octavo/quant/provider.h"
 #include "octavo/train/options.h"
-#include "octavo/train/profiling.h"
 
 namespace octavo::train {
 
@@ -75,7 +74,6 @@ class Stepper {
   TrainOptions options_;
   ops::Interceptor* interceptor_ = nullptr;
   ops::Profile* profile_ = nullptr;
-  ProfilingInterceptor profiling_{nullptr};
   ops::UpdateSink updates_;
   optim::Gradients gradients_;
   std::vector<ops::AuxLosses::ExpertLoad> loads_;  // of the whole batch

@@ -64,12 +64,16 @@ class Loop {
       const ops::Timed timed(profile, "data", "data", "forward");
       batch = session_.data().Next();
     }
+    session_.health().BeforeStep(step);
     const StepResult result = session_.stepper().Compute(batch, step, profile);
+    session_.health().AfterStep(request_.communicator);
+    session_.health().Pause();
     if (const std::string reason = WhatBroke(result, options_); !reason.empty()) return Broke(step, reason, batch);
     const double rate = schedule_.At(step);
     session_.stepper().Apply(rate, profile);
     ++summary_.steps;
     Show(step, result, rate, Progress::SteadySeconds() - start);
+    ShowHealth(step);
     if (options_.checkpoint_period > 0 && summary_.steps % options_.checkpoint_period == 0) Save();
     if (options_.eval_interval > 0 && summary_.steps % options_.eval_interval == 0 &&
         summary_.steps >= options_.eval_start) {
@@ -113,6 +117,17 @@ class Loop {
     }
     recent_.Add({step, result.loss, result.raw_grad_norm});
     if (request_.on_step) request_.on_step(metrics);
+  }
+
+  void ShowHealth(int64_t step) {
+    if (!log_ || session_.recipe().name.empty()) return;
+    const std::vector<std::string> lines = session_.health().Lines(step);
+    if (!quant_ && !lines.empty()) quant_.emplace(session_.folder().quant(), summary_.first_step);
+    for (const std::string& line : lines) quant_->Add(line);
+    log_->Extra(step, session_.health().TensorBoardScalars());
+    for (const std::string& warning : session_.health().NewWarnings()) {
+      request_.log.Warning("step {}: {}", step, warning);
+    }
   }
 
   bool Broke(int64_t step, const std::string& reason, const data::Batch& batch) {
@@ -204,6 +219,7 @@ class Loop {
   const TrainOptions& options_;
   optim::Schedule schedule_;
   std::optional<RunLog> log_;
+  std::optional<JsonLinesFile> quant_;
   RecentSteps recent_;
   ops::Profile profile_;
   TrainSummary summary_;
@@ -211,16 +227,17 @@ class Loop {
   int64_t saved_at_ = -1, evaluated_at_ = -1, tokens_ = 0;
 };
 
-void ShowDone(const TrainRequest& request, const Session& session, const TrainSummary& summary, Loop& loop) {
+void ShowDone(const TrainRequest& request, Session& session, const TrainSummary& summary, Loop& loop) {
   RunLog& log = *loop.log();
   log.EndBar();
   if (!summary.profile.entries().empty()) log.Note(summary.profile.Table());
   if (summary.exit_code != 0) return;
-  log.Note(fmt::format("done      {} step{}   {} tokens   loss {:.3f} -> {:.3f}{}   bits {}",
+  const std::string health = session.health().Summary();
+  log.Note(fmt::format("done      {} step{}   {} tokens   loss {:.3f} -> {:.3f}{}{}   bits {}",
                        summary.steps - summary.first_step, summary.steps - summary.first_step == 1 ? "" : "s",
                        loop.tokens(), summary.first_loss, summary.last_loss,
                        summary.last_eval_loss > 0 ? fmt::format("   eval loss {:.3f}", summary.last_eval_loss) : "",
-                       summary.bits.substr(0, 12)));
+                       health.empty() ? "" : "   " + health, summary.bits.substr(0, 12)));
   if (summary.last_eval_loss > 0) {
     const data::UnigramEntropy unigram =
         data::MeasureUnigram(request.settings, session.DataOptionsOf(session.options().eval_rows));

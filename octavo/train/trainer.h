@@ -13,7 +13,7 @@
 #include "octavo/base/thread_pool.h"
 #include "octavo/config/settings.h"
 #include "octavo/dist/communicator.h"
-#include "octavo/kernels/isa.h"
+#include "octavo/ops/context.h"
 #include "octavo/ops/profile.h"
 #include "octavo/optim/gradient_tree.h"
 #include "octavo/train/step_metrics.h"

@@ -249,7 +249,7 @@ TEST_F(Training, EvaluatesAndStopsAtTheTarget) {
 TEST_F(Training, WritesWhatARunConsistsOf) {
   Run("x", {"enable_tensorboard=true", "quantization=int8", "checkpoint_period=2", "max_num_checkpoints_to_keep=2",
             "profile=true"});
-  for (const char* name : {"config.yml", "plan.txt", "metrics.jsonl", "checkpoints/4", "checkpoints/6",
+  for (const char* name : {"config.yml", "plan.txt", "metrics.jsonl", "quant.jsonl", "checkpoints/4", "checkpoints/6",
                            "checkpoints/latest/manifest.json"}) {
     EXPECT_TRUE(fs::exists(folder_ / "x" / name)) << name;
   }
