@@ -209,7 +209,8 @@ DotQtForward DotGeneralQt(const Run& run, const Tensor& lhs, const Tensor& rhs, 
     right =
         QuantizeForward(run, OperandSide::kRhs, weight, RightHow(config, weight.shape(), dims), given.rhs, mask_rhs);
   }
-  Tensor out = ForwardDot(run, left.operand, right.operand, dims, given.weight.get());
+  Tensor out =
+      given.out != nullptr ? *given.out : ForwardDot(run, left.operand, right.operand, dims, given.weight.get());
   if (mask_lhs || config.original_residuals || NeedsOriginal(left.operand)) r.lhs_in = lhs;
   if (mask_rhs || config.original_residuals || NeedsOriginal(right.operand)) r.rhs_in = weight;
   if (mask_lhs) r.lhs_range = std::move(left.range);

@@ -61,6 +61,7 @@ struct DotQtGiven {
   const CalibrationRange* lhs = nullptr;
   const CalibrationRange* rhs = nullptr;
   std::shared_ptr<const PreparedWeight> weight = nullptr;
+  const Tensor* out = nullptr;  // the output of an earlier call with the same operands: only residuals are made
 };
 // The right operand prepared for that: quantized, packed for the forward product and, if asked, for the gradient of the
 // left operand. Not for a config with sparsity.

@@ -34,7 +34,7 @@ Run Provider::RunIn(ops::Context& context, const SitePlan& site) {
 std::optional<ops::Var> Provider::Dot(ops::Context& context, const ops::DotCall& call) {
   const SitePlan& site = Find(call.site);
   if (!site.treatment) return std::nullopt;
-  SiteCall at{*this, context, site, call.lhs, call.rhs};
+  SiteCall at{*this, context, site, call.lhs, call.rhs, call.kept};
   if (site.dims != call.dims) {
     ThrowUsage("{}: the plan contracts other axes than this call", call.site.ToString());
   }

@@ -22,6 +22,7 @@ struct SiteCall {
   const SitePlan& site;
   const ops::Operand& lhs;
   const ops::Operand& rhs;
+  const Tensor* kept = nullptr;  // remat kept the output: the product need not run again
 };
 
 // Which gradients the tape will use.

@@ -70,6 +70,7 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
     weight = Pruned(weight, mask);
   }
   DotQtGiven given;
+  given.out = call.kept;
   std::optional<CalibrationRange> average;
   if (treatment.static_activation) {
     const bool lhs = !site.weight_is_lhs;
