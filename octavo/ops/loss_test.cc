@@ -73,7 +73,7 @@ TEST(LmHeadLoss, ValueAndGradientsOfEveryForm) {
   for (bool tied : {false, true}) {
     for (double cap : {0.0, 2.0}) {
       Parameter head{"head", RandomTensor(tied ? Shape{11, 6} : Shape{6, 11}, 2)};
-      const HeadOptions options{tied, tied ? 1 / std::sqrt(6.0) : 1.0, cap};
+      const HeadOptions options{.tied = tied, .logit_scale = tied ? 1 / std::sqrt(6.0) : 1.0, .soft_cap = cap};
       const LossSpec spec{0.05, 0.25, 1};
       const Tensor t = IntTensor({5}, targets), s = IntTensor({5}, segments);
       const Result found = Compute(bench, hidden, head, options, t, s, spec);
@@ -121,7 +121,7 @@ TEST(LmHeadLoss, BitsDoNotDependOnTilesOrOnWhoAsksForLogits) {
   const Tensor t = IntTensor({rows}, targets), s = IntTensor({rows}, segments);
   for (bool tied : {false, true}) {
     const Parameter head{"head", RandomTensor(tied ? Shape{vocab, width} : Shape{width, vocab}, 6)};
-    const HeadOptions options{tied, 1, 0};
+    const HeadOptions options{.tied = tied};
     TestBench one(1), three(3);
     const Result base = Compute(one, hidden, head, options, t, s, {1e-4, 0.001, 1});
     for (int tiles : {2, 3, 8}) {
