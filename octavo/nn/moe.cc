@@ -56,7 +56,9 @@ ops::Var MoeBlock::Dense(ops::Context& context, const ops::Var& x, const ops::Ro
   const ops::Var out = each("BSEH,EHM->BSEM", hidden, *wo_);
   const ops::Var spread = ops::SpreadWeights(context, routing, options_.experts);
   const ops::Var weight = ops::Reshape(context, spread, {x.shape()[0], x.shape()[1], options_.experts});
-  return ops::Einsum(context, "BSEM,BSE->BSM", ops::Activation(out), ops::Activation(weight));
+  // Summed in f32 whatever the type of the computation.
+  const ops::Var sum = ops::Einsum(context, "BSEM,BSE->BSM", ops::Activation(out), ops::Activation(weight));
+  return ops::Cast(context, sum, x.dtype());
 }
 
 void MoeBlock::Report(ops::Context& context, const ops::Var& logits, const ops::Routing& routing) const {
