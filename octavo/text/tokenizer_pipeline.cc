@@ -1,6 +1,7 @@
 #include "octavo/text/tokenizer_pipeline.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 #include <utility>
 
@@ -11,7 +12,24 @@
 
 namespace octavo::text {
 
+namespace {
+
+// What short pieces between two cuts became: patterns that cut one after the other leave the same few again and again,
+// and a search costs more than they do.
+struct ShortPiece {
+  static constexpr size_t kMaxBytes = 8;
+  static constexpr size_t kMaxIds = 8;
+  uint64_t text = 0;
+  uint32_t kind = 0;  // length, cut, plain; 0: empty
+  uint32_t count = 0;
+  int32_t ids[kMaxIds] = {};
+};
+constexpr size_t kShortPieces = 512;
+
+}  // namespace
+
 struct Pipeline::Scratch {
+  std::vector<ShortPiece> pieces;
   RegexScratch regex;
   std::unique_ptr<ModelScratch> model;
   std::vector<AddedMatch> matches, matches_after;
@@ -157,11 +175,41 @@ void Pipeline::EncodeChunk(std::string_view text, bool plain, Scratch& scratch, 
 
 void Pipeline::EncodeCuts(std::string_view text, size_t cut, bool plain, Scratch& scratch,
                           std::vector<int32_t>& ids) const {
-  auto& bpe_scratch = static_cast<BpeScratch&>(*scratch.model);
   if (cut == cuts_.cuts.size()) {
-    byte_bpe_->EncodeBytes(text, plain, bpe_scratch, ids);
+    byte_bpe_->EncodeBytes(text, plain, static_cast<BpeScratch&>(*scratch.model), ids);
     return;
   }
+  if (cut > 0 && text.size() <= ShortPiece::kMaxBytes) {
+    EncodeShort(text, cut, plain, scratch, ids);
+    return;
+  }
+  CutAndEncode(text, cut, plain, scratch, ids);
+}
+
+void Pipeline::EncodeShort(std::string_view text, size_t cut, bool plain, Scratch& scratch,
+                           std::vector<int32_t>& ids) const {
+  if (scratch.pieces.empty()) scratch.pieces.resize(kShortPieces);
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, text.data(), text.size());
+  const auto kind = static_cast<uint32_t>(1 + text.size() + 16 * (2 * cut + (plain ? 1 : 0)));
+  ShortPiece& piece = scratch.pieces[(bytes * 0x9E3779B97F4A7C15ULL + kind * 0x632BE5ABU) >> 55];
+  if (piece.text == bytes && piece.kind == kind) {
+    ids.insert(ids.end(), piece.ids, piece.ids + piece.count);
+    return;
+  }
+  const size_t first = ids.size();
+  CutAndEncode(text, cut, plain, scratch, ids);
+  const size_t count = ids.size() - first;
+  if (count > ShortPiece::kMaxIds) return;
+  piece.text = bytes;
+  piece.kind = kind;
+  piece.count = static_cast<uint32_t>(count);
+  std::copy(ids.begin() + static_cast<ptrdiff_t>(first), ids.end(), piece.ids);
+}
+
+void Pipeline::CutAndEncode(std::string_view text, size_t cut, bool plain, Scratch& scratch,
+                            std::vector<int32_t>& ids) const {
+  auto& bpe_scratch = static_cast<BpeScratch&>(*scratch.model);
   const bool last = cut + 1 == cuts_.cuts.size();
   if (const WordScanner scanner = cuts_.cuts[cut].scanner) {
     const CharClasses& classes = CharClasses::Table();

@@ -57,6 +57,8 @@ class Pipeline : public Tokenizer {
                        std::vector<int32_t>& ids) const;
   void EncodeChunk(std::string_view text, bool plain, Scratch& scratch, std::vector<int32_t>& ids) const;
   void EncodeCuts(std::string_view text, size_t cut, bool plain, Scratch& scratch, std::vector<int32_t>& ids) const;
+  void EncodeShort(std::string_view text, size_t cut, bool plain, Scratch& scratch, std::vector<int32_t>& ids) const;
+  void CutAndEncode(std::string_view text, size_t cut, bool plain, Scratch& scratch, std::vector<int32_t>& ids) const;
   std::vector<Piece> Pieces(std::string_view text, const SpecialPolicy& policy, bool tracked,
                             RegexScratch& regex) const;
   void InitDecodeTable();
