@@ -76,7 +76,8 @@ TEST(Sharded, IndexAndFilesMustAgree) {
 TEST(Sharded, RefusesNamesThatLeaveTheFolder) {
   for (const char* bad : {"../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "..", "", ".safetensors",
                           "x.bin", "a\\\\b.safetensors", "a\\u0000.safetensors"}) {
-    EXPECT_THAT(IndexErrorOf(fmt::format("{{\"weight_map\":{{\"a\":\"{}\"}}}}", bad)), HasSubstr("the shard name '")) << bad;
+    EXPECT_THAT(IndexErrorOf(fmt::format("{{\"weight_map\":{{\"a\":\"{}\"}}}}", bad)), HasSubstr("the shard name '"))
+        << bad;
   }
   EXPECT_EQ(IndexErrorOf(kIndex), "no error");
 }

@@ -38,10 +38,9 @@ void WeightCache::StartStep() {
 std::shared_ptr<const PreparedWeight> WeightCache::Find(const ops::Parameter& parameter, const SitePlan& site,
                                                         const Tensor& weight, FunctionRef<PreparedWeight()> make) {
   if (!active_ || !weight.is_contiguous()) return nullptr;
-  const void* data = weight.RawData();
   const uint64_t sample = SampleOf(weight);
-  const auto [at, fresh] = steps_.try_emplace({&parameter, &site}, Step{data, sample, nullptr});
-  if (!fresh && (at->second.data != data || at->second.sample != sample)) {
+  const auto [at, fresh] = steps_.try_emplace({&parameter, &site}, Step{sample, nullptr});
+  if (!fresh && at->second.sample != sample) {
     throw Error(ErrorCode::kUsage, fmt::format("{} changed after it was quantized for this step", parameter.name),
                 "call Provider::StartStep after every update of weights");
   }

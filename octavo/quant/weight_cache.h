@@ -47,8 +47,7 @@ class WeightCache {
 
  private:
   struct Step {
-    const void* data;
-    uint64_t sample;
+    uint64_t sample;  // of the values, not their address: a weight that is cast for computing moves with every pass
     std::shared_ptr<const PreparedWeight> weight;
   };
   struct Packed {

@@ -119,6 +119,50 @@ TEST(WeightCache, AForgottenStartStepIsAnError) {
   }
 }
 
+// A weight that is cast for every pass lies elsewhere each time; it is still the same weight.
+TEST(WeightCache, KnowsAWeightByItsValues) {
+  TestModel model;
+  const Plan plan = PlanFor(model, RulesOf(FindRecipe("int8", true), {}));
+  Machine machine;
+  Provider provider(plan);
+  provider.StartStep();
+  const std::vector<Tensor> first = Pass(machine, model, provider, 7);
+  for (auto* list : {&model.up, &model.down}) {
+    for (ops::Parameter& parameter : *list) parameter.value = parameter.tensor().Clone();
+  }
+  ExpectSame(Pass(machine, model, provider, 7), first, "cloned");
+  EXPECT_EQ(provider.weights().prepared(), WeightSites(plan));
+}
+
+// An output that recomputation kept is taken as it is, and the gradients are those of a full pass.
+TEST(WeightCache, AKeptOutputIsNotComputedAgain) {
+  TestModel model;
+  const Plan plan = PlanFor(model, RulesOf(FindRecipe("int8", true), {}));
+  const SitePlan* site = nullptr;
+  for (const SitePlan& one : plan.sites) {
+    if (one.weight == model.up[0].name) site = &one;
+  }
+  ASSERT_NE(site, nullptr);
+  Machine machine;
+  const Tensor x = RandomTensor(site->lhs, 3);
+  const auto pass = [&](const Tensor* kept, MacCount& macs) {
+    Provider provider(plan, {.macs = &macs});
+    ops::Tape tape;
+    machine.context.tape = &tape;
+    const ops::Var leaf = tape.Leaf(x);
+    const ops::Operand lhs = ops::Activation(leaf), rhs = ops::Weight(machine.context, model.up[0]);
+    const ops::Var out = *provider.Dot(machine.context, ops::DotCall{site->site, lhs, rhs, site->dims, "", kept});
+    tape.Run(machine.context, out, RandomTensor(out.shape(), 4));
+    machine.context.tape = nullptr;
+    return std::vector<Tensor>{out.value, tape.Grad(leaf), tape.Grad(model.up[0])};
+  };
+  MacCount full, less;
+  const std::vector<Tensor> expected = pass(nullptr, full);
+  ExpectSame(pass(&expected[0], less), expected, "kept");
+  EXPECT_EQ(full.integer, 3 * site->macs);
+  EXPECT_EQ(less.integer, 2 * site->macs);
+}
+
 TEST(WeightCache, WithoutStartStepNothingIsKept) {
   TestModel model;
   const Plan plan = PlanFor(model, RulesOf(FindRecipe("int8", true), {}));
