@@ -94,6 +94,7 @@ GoldenFolderKind TemplateFolderKind();    // golden_templates.cc: chat templates
 GoldenFolderKind TokenizerFolderKind();   // golden_tokenizers.cc: ids, offsets, decoded text
 GoldenFolderKind TokenListFolderKind();   // golden_tokenizers_lists.cc: texts and lines of ids
 GoldenFolderKind HfFolderKind();          // golden_hf.cc: model folders
+GoldenFolderKind GgufFolderKind();        // golden_gguf.cc: GGUF files of a model
 GoldenFolderKind GgufBlocksFolderKind();  // golden_gguf_blocks.cc: blocks of GGML types
 GoldenFolderKind MaxTextFolderKind();     // golden_maxtext.cc: training cases, site tables
 

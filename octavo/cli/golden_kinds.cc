@@ -12,8 +12,8 @@ std::vector<GoldenKind> GoldenKinds() {
 }
 
 std::vector<GoldenFolderKind> GoldenFolderKinds() {
-  return {TemplateFolderKind(),   TokenizerFolderKind(), TokenListFolderKind(),
-          GgufBlocksFolderKind(), MaxTextFolderKind(),   HfFolderKind()};
+  return {TemplateFolderKind(), TokenizerFolderKind(), TokenListFolderKind(), GgufBlocksFolderKind(),
+          MaxTextFolderKind(),  HfFolderKind(),        GgufFolderKind()};
 }
 
 }  // namespace octavo

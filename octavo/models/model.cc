@@ -16,15 +16,9 @@ using Maker = std::unique_ptr<Model> (*)(const ModelConfig&);
 
 // One line per architecture.
 constexpr std::pair<std::string_view, Maker> kMakers[] = {
-    {"default", MakeLlama},
-    {"llama2", MakeLlama},
-    {"mistral", MakeLlama},
-    {"gpt3", MakeGpt3},
-    {"mixtral", MakeMixtral},
-    {"deepseek", MakeDeepSeek},
-    {"qwen3", MakeQwen3},
-    {"qwen3_moe", MakeQwen3},
-    {"gemma2", MakeGemma2},
+    {"default", MakeLlama}, {"llama2", MakeLlama},    {"mistral", MakeLlama},
+    {"gpt3", MakeGpt3},     {"mixtral", MakeMixtral}, {"deepseek", MakeDeepSeek},
+    {"qwen3", MakeQwen3},   {"qwen3_moe", MakeQwen3}, {"gemma2", MakeGemma2},
 };
 
 // Puts a field of the context back at the end of a scope.

@@ -60,8 +60,8 @@ struct ModelConfig {
   int64_t nope_layer_interval = -1;
   int64_t inhomogeneous_layer_cycle_interval = 1;
   bool use_qk_clip = false;
-  // Of the scores in blocks that have none of their own (llama, mixtral): models from elsewhere divide by sqrt(head_dim)
-  // there. 0: none, the query kernels start out that much smaller.
+  // Of the scores in blocks that have none of their own (llama, mixtral): models from elsewhere divide by
+  // sqrt(head_dim) there. 0: none, the query kernels start out that much smaller.
   double query_pre_attn_scalar = 0;
 
   // Rotary positions.

@@ -90,7 +90,7 @@ void ReadPlainRope(HfConfigReader& reader, ModelConfig& c) {
 }
 
 // DeepSeek turns neighbours. Without scaling that is yarn by a factor of 1.
-void ReadLatentRope(HfConfigReader& reader, bool sharpens, ModelConfig& c) {
+void ReadLatentRope(HfConfigReader& reader, ModelConfig& c) {
   const Rope rope = ReadRope(reader);
   c.rope_max_timescale = rope.theta;
   HfConfigReader inner(rope.values, reader.where());
@@ -111,7 +111,7 @@ void ReadLatentRope(HfConfigReader& reader, bool sharpens, ModelConfig& c) {
     reader.Fail(fmt::format("yarn with mscale {} and mscale_all_dim {} is not supported", mscale, all));
   c.mscale = all;
   // The model sharpens when it was stretched; transformers does when mscale_all_dim is given.
-  const bool sharper = sharpens && all != 0 && c.rope_factor > 1;
+  const bool sharper = all != 0 && c.rope_factor > 1;
   c.max_position_embeddings = c.original_max_position_embeddings + (sharper ? 1 : 0);
 }
 
@@ -128,6 +128,7 @@ void ReadSizes(HfConfigReader& reader, ModelConfig& c) {
   c.mlp_activations = {ActivationOf(reader, {"hidden_act", "hidden_activation"}, "silu"), "linear"};
   c.logits_via_embedding = reader.FindBool("tie_word_embeddings").value_or(false);
   c.normalize_embedding_logits = false;
+  c.logits_dot_in_fp32 = true;  // a tied head is not rounded
   if (c.num_decoder_layers > kMostLayers) reader.Fail(fmt::format("{} layers", c.num_decoder_layers));
   if (c.head_dim < 1 || c.head_dim % 2 != 0)
     reader.Fail(fmt::format("head_dim is {}, expected an even size", c.head_dim));
@@ -248,7 +249,7 @@ void ReadDeepSeek(HfConfigReader& reader, HfConfig& hf) {
   c.v_head_dim = reader.Size({"v_head_dim"});
   reader.Expect("attention_bias", false);
   reader.Expect("mlp_bias", false);
-  ReadLatentRope(reader, v3, c);
+  ReadLatentRope(reader, c);
   ReadDeepSeekExperts(reader, v3, c);
   hf.skipped_layers = reader.FindInt({"num_nextn_predict_layers"}).value_or(0);
 }
@@ -268,6 +269,7 @@ void ReadGpt2(HfConfigReader& reader, HfConfig& hf) {
   c.fused_qkv = true;
   c.logits_via_embedding = reader.FindBool("tie_word_embeddings").value_or(true);
   c.normalize_embedding_logits = false;
+  c.logits_dot_in_fp32 = true;  // a tied head is not rounded
   if (c.num_decoder_layers > kMostLayers || c.emb_dim % c.num_query_heads != 0) reader.Fail("the sizes do not fit");
   reader.Expect("scale_attn_weights", true);
   reader.Expect("scale_attn_by_inverse_layer_idx", false);
