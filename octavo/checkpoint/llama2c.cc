@@ -161,8 +161,8 @@ Llama2cContent ParseLlama2c(std::span<const std::byte> bytes, const std::string&
     ReadSizes(walk, content, file);
     content.tied = walk.Read<uint8_t>() != 0;
     const int64_t group = content.version == 2 ? walk.Read<int32_t>() : 0;
-    if (content.version == 2 && (group < 1 || content.dim % group != 0 || content.hidden_dim % group != 0)) {
-      ThrowFile("{}: groups of {} do not divide rows of {} and {}", file, group, content.dim, content.hidden_dim);
+    if (content.version == 2 && (group < 1 || content.dim % group != 0)) {
+      ThrowFile("{}: groups of {} do not divide rows of {}", file, group, content.dim);
     }
     walk.SkipTo(kHeader);
     ReadLaterForm(walk, content, group);

@@ -42,8 +42,11 @@ LogicalTensor MakeLogical(const std::shared_ptr<const Opened>& opened, const Lla
     Lattice lattice;
     const int64_t rows = tensor.shape[0], columns = tensor.shape[1];
     lattice.format = Format::kInt8;
-    lattice.codes = Copy(tensor.bytes, Shape{rows, columns}, DType::kI8);
-    lattice.scale = Copy(tensor.scales, Shape{rows, columns / tensor.group}, DType::kF32);
+    // Groups run through the flattened matrix: rows that are not whole groups share one (w2 of odd widths).
+    const bool in_rows = columns % tensor.group == 0;
+    const int64_t groups = rows * columns / tensor.group;
+    lattice.codes = Copy(tensor.bytes, in_rows ? Shape{rows, columns} : Shape{groups, tensor.group}, DType::kI8);
+    lattice.scale = Copy(tensor.scales, in_rows ? Shape{rows, columns / tensor.group} : Shape{groups, 1}, DType::kF32);
     lattice.tile_columns = tensor.group;
     lattice.shape = tensor.shape;
     if (heads > 0) {
