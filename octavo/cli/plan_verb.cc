@@ -1,5 +1,6 @@
 // octavo plan: what would happen at every matmul, before anything runs.
 #include <filesystem>
+#include <memory>
 
 #include <nlohmann/json.hpp>
 
@@ -7,44 +8,18 @@
 #include "octavo/base/mapped_file.h"
 #include "octavo/cli/site_table.h"
 #include "octavo/cli/verbs.h"
+#include "octavo/config/settings.h"
+#include "octavo/models/model.h"
 #include "octavo/quant/plan.h"
-#include "octavo/quant/recipe.h"
+#include "octavo/train/model_plan.h"
+#include "octavo/train/start_block.h"
 
 namespace octavo {
 namespace {
 
-// Options of recipes that may stand on the command line.
-constexpr std::string_view kRecipeOptions[] = {
-    "quantization_local_shard_count",
-    "quantization_calibration_method",
-    "weight_quantization_calibration_method",
-    "act_quantization_calibration_method",
-    "bwd_quantization_calibration_method",
-    "weight_sparsity_n",
-    "weight_sparsity_m",
-    "weight_sparsity_start_step",
-    "weight_sparsity_update_step",
-    "constant_bound_config",
-    "quantization_group_size",
-};
-
 std::string ReadText(const std::filesystem::path& path) {
   const MappedFile file(path);
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-}
-
-quant::RuleSet RulesFor(const Args& args) {
-  quant::Options options;
-  for (std::string_view name : kRecipeOptions) {
-    if (args.Has(name)) options.emplace_back(name, args.Text(name, ""));
-  }
-  const std::string file = args.Text("recipe", ""), name = args.Text("quantization", "");
-  if (!file.empty() && !name.empty()) ThrowUsage("give quantization=NAME or recipe=FILE, not both");
-  if (file.empty() && name.empty()) return quant::RuleSet({});
-  const quant::Recipe recipe = file.empty() ? quant::FindRecipe(name, args.Switch("use_qwix_quantization"))
-                                            : quant::ReadRecipe(ReadText(file), file);
-  const std::string config = args.Text("quant_cfg_path", "");
-  return quant::RuleSet(quant::RulesOf(recipe, options, config.empty() ? "" : ReadText(config)));
 }
 
 nlohmann::json Describe(const quant::OperandPlan& operand) {
@@ -88,14 +63,49 @@ void PrintJson(const quant::Plan& plan) {
           .dump());
 }
 
-int RunPlan(const Args& args) {
-  const std::string& path = args.positionals()[0];
+// The matmuls of a model that is not ours, listed in a file.
+quant::Plan PlanOfTable(const std::string& path, const quant::RuleSet& rules) {
   const SiteTable table = ParseSiteTable(ReadText(path), path);
   quant::PlanOptions options;
   options.model_name = table.name;
+  return quant::MakePlan([&](ops::Context& context) { RunSiteTable(table, context); }, rules, options);
+}
+
+// A model of ours, with the memory that training it takes.
+quant::Plan PlanOfModel(const Settings& settings, const train::RecipeChoice& recipe, bool say_size) {
+  settings.RequireSupported();
+  const train::TrainOptions options = train::TrainOptionsFrom(settings);
+  const std::unique_ptr<models::Model> model = models::MakeModel(models::ModelConfigFrom(settings));
+  int64_t parameters = 0;
+  for (const ops::Parameter* parameter : model->parameters()) parameters += parameter->shape().size();
+  quant::Plan plan = train::PlanOf(*model, recipe, options);
+  if (say_size) {
+    const train::MemoryEstimate memory = train::EstimateMemory(model->config(), parameters, options);
+    constexpr double kGiB = 1 << 30;
+    fmt::print(
+        stderr,
+        "model     {}   {} layers   {} parameters\n"
+        "memory    {:.2f} GiB to train: parameters {:.2f}, moments {:.2f}, gradients {:.2f}, activations {:.2f}, "
+        "logits {:.2f}\n",
+        model->config().model_name, model->layers(), train::CountText(parameters), memory.total() / kGiB,
+        memory.parameters / kGiB, memory.moments / kGiB, memory.gradients / kGiB, memory.activations / kGiB,
+        memory.logits / kGiB);
+  }
+  return plan;
+}
+
+int RunPlan(const Args& args) {
+  std::vector<std::string> words = args.positionals();
+  const bool table = !words.empty() && words[0].ends_with(".json");
+  const std::string path = table ? words[0] : "";
+  if (table) words.clear();
+  words.insert(words.end(), args.settings().begin(), args.settings().end());
+  const Settings settings = Settings::Load({.words = words, .environment = ProcessEnvironment()});
+  const bool json = args.Switch("json");
+  const train::RecipeChoice recipe = train::ChooseRecipe(settings);
   const quant::Plan plan =
-      quant::MakePlan([&](ops::Context& context) { RunSiteTable(table, context); }, RulesFor(args), options);
-  if (args.Switch("json")) {
+      table ? PlanOfTable(path, recipe.rules) : PlanOfModel(settings, recipe, !json && !args.Switch("quiet"));
+  if (json) {
     PrintJson(plan);
   } else {
     fmt::print("{}", quant::PlanTable(plan));
@@ -106,24 +116,19 @@ int RunPlan(const Args& args) {
 }  // namespace
 
 VerbSpec PlanVerb() {
-  VerbSpec verb{.name = "plan",
-                .synopsis = "SITES.json [quantization=NAME [use_qwix_quantization=true] | recipe=FILE] [--json]",
-                .summary = "what each matmul is quantized to, forward and backward, and what stays in float",
-                .details =
-                    "SITES.json lists the matmuls of a model: {\"name\": …, \"ops\": [{\"path\", \"op\", "
-                    "\"lhs_shape\", \"rhs_shape\",\n"
-                    "\"dims\" or \"einsum\", \"weight\", \"weight_side\"}, …]}. Exit 2 when a rule matches nothing.\n"
-                    "  octavo plan sites.json quantization=int8 use_qwix_quantization=true\n"
-                    "  octavo plan sites.json recipe=my_recipe.yml --json",
-                .least_positionals = 1,
-                .most_positionals = 1,
-                .options = {{"quantization", "NAME", "a built-in recipe (octavo ls recipes)"},
-                            {"use_qwix_quantization", "BOOL", "which of two recipes of the same name"},
-                            {"recipe", "FILE", "a recipe of your own"},
-                            {"quant_cfg_path", "FILE", "the JSON of quantization=intmp"}},
-                .run = RunPlan};
-  for (std::string_view name : kRecipeOptions) verb.options.push_back({name, "VALUE", "option of the recipe"});
-  return verb;
+  return {.name = "plan",
+          .synopsis = "[FILE.yml | SITES.json] key=value… [--json]",
+          .summary = "what each matmul is quantized to, forward and backward, and what stays in float",
+          .details =
+              "With the keys of train: the plan of the model that they describe, before anything runs.\n"
+              "SITES.json lists the matmuls of any other model: {\"name\": …, \"ops\": [{\"path\", \"op\", "
+              "\"lhs_shape\", \"rhs_shape\",\n"
+              "\"dims\" or \"einsum\", \"weight\", \"weight_side\"}, …]}. Exit 2 when a rule matches nothing.\n"
+              "  octavo plan model_name=llama2-7b quantization=int8 use_qwix_quantization=true\n"
+              "  octavo plan sites.json recipe=my_recipe.yml --json",
+          .most_positionals = 1,
+          .run = RunPlan,
+          .takes_settings = true};
 }
 
 }  // namespace octavo

@@ -72,10 +72,12 @@ std::string CoverageLine(const Plan& plan) {
   const auto add = [](std::vector<std::string>& list, const std::string& word) {
     if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(word);
   };
+  constexpr size_t kFewSites = 16;
+  const bool merge_layers = plan.sites.size() > kFewSites;  // "decoder/layers/mlp" for all layers
   for (const SitePlan& site : plan.sites) {
     if (!site.treatment) {
-      add(left,
-          fmt::format("{} ({})", site.site.path, site.rule < 0 ? "no rule" : fmt::format("rule {}", site.rule + 1)));
+      const std::string path = merge_layers ? ops::ScannedPath(site.site.path) : site.site.path;
+      add(left, fmt::format("{} ({})", path, site.rule < 0 ? "no rule" : fmt::format("rule {}", site.rule + 1)));
       continue;
     }
     ++quantized;

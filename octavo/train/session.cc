@@ -2,29 +2,12 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/publish.h"
+#include "octavo/train/model_plan.h"
 #include "octavo/train/run_log.h"
 #include "octavo/train/shards.h"
 #include "octavo/version.h"
 
 namespace octavo::train {
-namespace {
-
-// Runs the loss of one shard on meta tensors: every dot of the model shows itself.
-quant::Plan PlanOf(models::Model& model, const RecipeChoice& recipe, const TrainOptions& options) {
-  const int64_t rows = options.rows / options.shards;
-  const auto dry_run = [&](ops::Context& context) {
-    const Tensor tokens = Tensor::Meta({rows, options.length}, DType::kI32);
-    models::LossParts parts;
-    const models::LossOptions loss{.total_weights = 1, .vocab_tiling = options.vocab_tiling};
-    models::Loss(context, model, tokens, tokens, tokens, ops::RowsOfShape(rows, options.length), loss, &parts);
-  };
-  quant::PlanOptions plan_options;
-  plan_options.model_name = model.config().model_name;
-  return quant::MakePlan(dry_run, recipe.rules, plan_options);
-}
-
-}  // namespace
-
 Session::Session(const TrainRequest& request)
     : request_(request), options_(TrainOptionsFrom(request.settings)), health_(request.settings) {
   request.settings.RequireSupported();
