@@ -57,7 +57,9 @@ void Merge(HealthRecords& into, const HealthRecords& later) {
 
 std::vector<std::string> HealthWarnings(const HealthRecords& records) {
   std::vector<std::string> warnings;
-  for (const auto& [key, health] : records) {
+  for (const auto& record : records) {
+    const HealthKey& key = record.first;
+    const OperandHealth& health = record.second;
     const auto warn = [&](const std::string& text) {
       warnings.push_back(fmt::format("{} {} ({}): {}", key.site, key.operand, Info(health.format).name, text));
     };
