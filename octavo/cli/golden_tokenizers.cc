@@ -107,7 +107,9 @@ class TokenizerFolder {
         result.failures.push_back({std::move(name), fmt::format("{}", fmt::join(problems, "\n  "))});
       }
     };
-    for (const auto& [key, value] : index_.Object(path_)) {
+    for (const auto& entry : index_.Object(path_)) {
+      const auto& key = entry.first;
+      const auto& value = entry.second;
       if (key == "cases" || key == "decode_cases") {
         size_t number = 0;
         for (const JsonValue& one : value.Items(path_)) {
