@@ -87,7 +87,7 @@ void RowPanelsAcross(const View& from, int64_t panels, int64_t depth, float* out
     for (int64_t p = 0; p < panels; ++p, at += 6, to += panel_stride) {
       _mm_storeu_ps(to, _mm_loadu_ps(at));
       _mm_storel_pi(reinterpret_cast<__m64*>(to + 4),
-                    _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(at + 4))));
+                    _mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at + 4))));
     }
   }
 }
