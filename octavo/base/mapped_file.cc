@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -70,6 +71,13 @@ void MappedFile::Advise(size_t offset, size_t size, int advice) const {
   const size_t begin = offset / page * page;
   // Advice is advice: a kernel without it changes nothing.
   (void)::madvise(const_cast<std::byte*>(data_) + begin, offset + size - begin, advice);
+}
+
+void ReleaseMapped(std::span<const std::byte> bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size()) / page * page;
+  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace octavo

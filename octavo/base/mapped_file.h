@@ -34,4 +34,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// The whole pages inside bytes of some mapped file will not be needed soon: they leave this process's memory and come
+// back from the file when they are touched again. For readers that copy what they use. Never an error.
+void ReleaseMapped(std::span<const std::byte> bytes);
+
 }  // namespace octavo

@@ -182,6 +182,21 @@ void FileWriter::Flush() {
   buffer_.clear();
 }
 
+void FileWriter::Overwrite(uint64_t offset, std::span<const std::byte> bytes) {
+  OCTAVO_CHECK(fd_ >= 0 && offset <= size_ && bytes.size() <= size_ - offset);
+  Flush();
+  size_t written = 0;
+  while (written < bytes.size()) {
+    const int number = Step(fault_, PublishStep::kWrite, path_, [&] {
+      const ssize_t count =
+          ::pwrite(fd_, bytes.data() + written, bytes.size() - written, static_cast<off_t>(offset + written));
+      if (count > 0) written += static_cast<size_t>(count);
+      return count > 0 ? 0 : -1;
+    });
+    if (number != 0) Fail(shown_, fmt::format("write (at byte {})", offset + written), number);
+  }
+}
+
 void FileWriter::Close() {
   if (fd_ < 0) return;
   Flush();

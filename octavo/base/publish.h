@@ -40,6 +40,9 @@ class FileWriter {
   void Write(std::span<const std::byte> bytes);
   void Write(std::string_view text) { Write(std::as_bytes(std::span(text))); }
 
+  // Replaces bytes that were accepted before: a header that is known only at the end. It must lie inside `size()`.
+  void Overwrite(uint64_t offset, std::span<const std::byte> bytes);
+
   // Puts all bytes on disk and closes. A writer that is dropped without Close loses its bytes, and its publication
   // fails.
   void Close();
