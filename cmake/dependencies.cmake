@@ -2,6 +2,7 @@
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(PkgConfig REQUIRED)
+find_package(Boost 1.81 REQUIRED)  # headers only: Beast and Asio
 find_package(nlohmann_json REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(re2 REQUIRED IMPORTED_TARGET re2)
@@ -21,3 +22,4 @@ set(OCTAVO_LIBS_quant PkgConfig::re2 nlohmann_json::nlohmann_json)
 set(OCTAVO_LIBS_checkpoint nlohmann_json::nlohmann_json)
 set(OCTAVO_LIBS_optim PkgConfig::re2)
 set(OCTAVO_LIBS_train nlohmann_json::nlohmann_json)
+set(OCTAVO_LIBS_server Boost::headers)

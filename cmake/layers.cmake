@@ -1,5 +1,5 @@
 # One library per folder of LAYERS.txt, named octavo_<folder>, linked to just the folders that its line names.
-# A folder's *_test.cc files make one test program, its *_avx2.cc files get the AVX2 flags.
+# A folder's *_test.cc files make one test program, its *_avx2.cc and *_avx512.cc files get their flags.
 include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 file(GLOB recipes CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/octavo/quant/recipes/*.yml)
 embed_files(${PROJECT_BINARY_DIR}/generated/recipe_files.cc RecipeFiles ${recipes})
@@ -10,6 +10,15 @@ file(GLOB models CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/octavo/config/models/*.
 embed_files(${PROJECT_BINARY_DIR}/generated/model_files.cc EmbeddedModels ${models})
 set(OCTAVO_GENERATED_config ${PROJECT_BINARY_DIR}/generated/config_files.cc
   ${PROJECT_BINARY_DIR}/generated/model_files.cc)
+embed_files(${PROJECT_BINARY_DIR}/generated/sample_files.cc EmbeddedSamples ${PROJECT_SOURCE_DIR}/octavo/eval/sample.txt)
+set(OCTAVO_GENERATED_eval ${PROJECT_BINARY_DIR}/generated/sample_files.cc)
+embed_web(${PROJECT_BINARY_DIR}/generated/chat_files.cc WebFiles ${PROJECT_SOURCE_DIR}/web/chat)
+embed_web(${PROJECT_BINARY_DIR}/generated/dashboard_files.cc DashboardFiles ${PROJECT_SOURCE_DIR}/web/dashboard)
+set(OCTAVO_GENERATED_server ${PROJECT_BINARY_DIR}/generated/chat_files.cc
+  ${PROJECT_BINARY_DIR}/generated/dashboard_files.cc)
+embed_files(${PROJECT_BINARY_DIR}/generated/plot_page_files.cc PlotPageFiles ${PROJECT_SOURCE_DIR}/web/dashboard/plots.css
+  ${PROJECT_SOURCE_DIR}/web/dashboard/plots.js)
+set(OCTAVO_GENERATED_train ${PROJECT_BINARY_DIR}/generated/plot_page_files.cc)
 
 file(STRINGS ${PROJECT_SOURCE_DIR}/LAYERS.txt layer_lines)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/LAYERS.txt)
@@ -25,7 +34,7 @@ foreach(line IN LISTS layer_lines)
     file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/octavo/${folder}/*.h)
     list(FILTER sources EXCLUDE REGEX "(_test|_main)\\.cc$")
     if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-      list(FILTER sources EXCLUDE REGEX "_avx2\\.cc$")
+      list(FILTER sources EXCLUDE REGEX "_avx(2|512)\\.cc$")
     endif()
     if(sources OR headers)
       set(linked "")
@@ -43,12 +52,14 @@ foreach(line IN LISTS layer_lines)
         target_compile_features(octavo_${folder} PUBLIC cxx_std_20)
         target_link_libraries(octavo_${folder} PUBLIC ${linked} ${OCTAVO_LIBS_${folder}}
           PRIVATE $<BUILD_INTERFACE:octavo_flags>)
-        set(avx2_sources ${sources})
-        list(FILTER avx2_sources INCLUDE REGEX "_avx2\\.cc$")
-        if(avx2_sources)
-          set_source_files_properties(${avx2_sources} PROPERTIES COMPILE_OPTIONS "${OCTAVO_AVX2_FLAGS}"
-            SKIP_PRECOMPILE_HEADERS ON)
-        endif()
+        foreach(isa 2 512)
+          set(isa_sources ${sources})
+          list(FILTER isa_sources INCLUDE REGEX "_avx${isa}\\.cc$")
+          if(isa_sources)
+            set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${OCTAVO_AVX${isa}_FLAGS}"
+              SKIP_PRECOMPILE_HEADERS ON)
+          endif()
+        endforeach()
         list(LENGTH sources count)
         if(OCTAVO_PCH AND count GREATER 3)
           target_precompile_headers(octavo_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/common_headers.h)
