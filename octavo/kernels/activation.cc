@@ -33,7 +33,7 @@ void ActivationForward(ThreadPool& pool, Isa isa, const ActivationArgs& args) {
     rows.spec.activation = args.spec;
     rows.x = PartOf(args.x, block);
     rows.out = PartOf(args.y, block);
-    isa == Isa::kAvx2 ? ActivationForwardAvx2(rows) : ActivationForwardRef(rows);
+    isa >= Isa::kAvx2 ? ActivationForwardAvx2(rows) : ActivationForwardRef(rows);
   });
 }
 
@@ -50,7 +50,7 @@ void ActivationBackward(ThreadPool& pool, Isa isa, const ActivationGradArgs& arg
     rows.x = PartOf(args.x, block);
     rows.grad_y = PartOf(args.grad_y, block);
     rows.out = PartOf(args.grad_x, block);
-    isa == Isa::kAvx2 ? ActivationBackwardAvx2(rows) : ActivationBackwardRef(rows);
+    isa >= Isa::kAvx2 ? ActivationBackwardAvx2(rows) : ActivationBackwardRef(rows);
   });
 }
 
@@ -67,7 +67,7 @@ void GateForward(ThreadPool& pool, Isa isa, const GateArgs& args) {
     rows.x = PartOf(args.gate, block);
     rows.up = PartOf(args.up, block);
     rows.out = PartOf(args.y, block);
-    isa == Isa::kAvx2 ? GateForwardAvx2(rows) : GateForwardRef(rows);
+    isa >= Isa::kAvx2 ? GateForwardAvx2(rows) : GateForwardRef(rows);
   });
 }
 
@@ -89,7 +89,7 @@ void GateBackward(ThreadPool& pool, Isa isa, const GateGradArgs& args) {
     rows.grad_y = PartOf(args.grad_y, block);
     rows.out = PartOf(args.grad_gate, block);
     rows.out_up = PartOf(args.grad_up, block);
-    isa == Isa::kAvx2 ? GateBackwardAvx2(rows) : GateBackwardRef(rows);
+    isa >= Isa::kAvx2 ? GateBackwardAvx2(rows) : GateBackwardRef(rows);
   });
 }
 

@@ -62,7 +62,7 @@ TEST(Activation, FastEqualsReferenceForEverySize) {
                    grad_gate[2] = {empty, empty}, grad_up[2] = {empty, empty};
         const GateSpec gate{SpecOf(kind), cols % 2 == 0 ? 7.0f : kInf, cols % 2 == 0 ? 1.0f : 0.0f};
         for (int i = 0; i < 2; ++i) {
-          const Isa isa = i == 0 ? Isa::kReference : Isa::kAvx2;
+          const Isa isa = i == 0 ? Isa::kReference : ChooseIsa().isa;
           ActivationForward(pool, isa, {SpecOf(kind), x.view(), y[i].mut()});
           ActivationBackward(pool, isa, {SpecOf(kind), x.view(), grad.view(), back[i].mut()});
           GateForward(pool, isa, {gate, x.view(), up.view(), gated[i].mut()});
@@ -90,8 +90,8 @@ TEST(Activation, MatchesTheOracleOnADenseGrid) {
   }
   for (Activation kind : kKinds) {
     const ActivationSpec spec = SpecOf(kind);
-    ActivationForward(pool, Isa::kAvx2, {spec, x.view(), y.mut()});
-    ActivationBackward(pool, Isa::kAvx2, {spec, x.view(), ones.view(), slope.mut()});
+    ActivationForward(pool, ChooseIsa().isa, {spec, x.view(), y.mut()});
+    ActivationBackward(pool, ChooseIsa().isa, {spec, x.view(), ones.view(), slope.mut()});
     double worst = 0, worst_slope = 0;
     for (int64_t i = 0; i < kCount; ++i) {
       const double at = x.Get(0, i);
@@ -112,8 +112,8 @@ TEST(Activation, GateMatchesTheOracleAndItsFiniteDifferences) {
     const SampleRows up = SampleRows::Random(DType::kF32, 1, kCount, 2, 8);
     const SampleRows grad = SampleRows::Random(DType::kF32, 1, kCount, 3);
     SampleRows y(DType::kF32, 1, kCount), grad_gate(DType::kF32, 1, kCount), grad_up(DType::kF32, 1, kCount);
-    GateForward(pool, Isa::kAvx2, {spec, gate.view(), up.view(), y.mut()});
-    GateBackward(pool, Isa::kAvx2, {spec, gate.view(), up.view(), grad.view(), grad_gate.mut(), grad_up.mut()});
+    GateForward(pool, ChooseIsa().isa, {spec, gate.view(), up.view(), y.mut()});
+    GateBackward(pool, ChooseIsa().isa, {spec, gate.view(), up.view(), grad.view(), grad_gate.mut(), grad_up.mut()});
     const auto oracle = [&](double g, double u) {
       return Oracle(spec.activation, std::min(g, 4.0)) * (std::clamp(u, -4.0, 4.0) + 1);
     };
@@ -137,15 +137,15 @@ TEST(Activation, ThreadsAndInPlaceNeverChangeABit) {
     const SampleRows grad = SampleRows::Random(DType::kBF16, 700, 131, 3, 3, gap);
     SampleRows y(DType::kBF16, 700, 131, gap), grad_gate = y, grad_up = y;
     ThreadPool one(1);
-    GateForward(one, Isa::kAvx2, {spec, gate.view(), up.view(), y.mut()});
-    GateBackward(one, Isa::kAvx2, {spec, gate.view(), up.view(), grad.view(), grad_gate.mut(), grad_up.mut()});
+    GateForward(one, ChooseIsa().isa, {spec, gate.view(), up.view(), y.mut()});
+    GateBackward(one, ChooseIsa().isa, {spec, gate.view(), up.view(), grad.view(), grad_gate.mut(), grad_up.mut()});
     for (int threads : {2, 3, 7}) {
       ThreadPool pool(threads);
       SampleRows gate_copy = gate, up_copy = up;
-      GateForward(pool, Isa::kAvx2, {spec, gate_copy.view(), up.view(), gate_copy.mut()});
+      GateForward(pool, ChooseIsa().isa, {spec, gate_copy.view(), up.view(), gate_copy.mut()});
       EXPECT_EQ(gate_copy, y);
       gate_copy = gate;
-      GateBackward(pool, Isa::kAvx2,
+      GateBackward(pool, ChooseIsa().isa,
                    {spec, gate_copy.view(), up_copy.view(), grad.view(), gate_copy.mut(), up_copy.mut()});
       EXPECT_EQ(gate_copy, grad_gate);
       EXPECT_EQ(up_copy, grad_up);
@@ -157,7 +157,7 @@ TEST(Activation, ExtremeValues) {
   ThreadPool pool(1);
   const float values[] = {kInf, -kInf, std::nanf(""), 3e38f, -3e38f, 1e-40f, -0.0f, 100.0f, -100.0f};
   constexpr int64_t kCount = std::size(values);
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     SampleRows x(DType::kF32, 1, kCount), y(DType::kF32, 1, kCount);
     for (int64_t i = 0; i < kCount; ++i) x.Set(0, i, values[i]);
     const auto run = [&](Activation kind) {
@@ -192,12 +192,12 @@ TEST(Activation, ExtremeValues) {
 TEST(Activation, RefusesWhatDoesNotFit) {
   ThreadPool pool(1);
   SampleRows x(DType::kF32, 2, 3), narrow(DType::kF32, 2, 2), half(DType::kBF16, 2, 3);
-  EXPECT_THROW(ActivationForward(pool, Isa::kAvx2, {{}, x.view(), narrow.mut()}), Error);
-  EXPECT_THROW(ActivationForward(pool, Isa::kAvx2, {{}, x.view(), half.mut()}), Error);
-  EXPECT_THROW(ActivationForward(pool, Isa::kAvx2, {{Activation::kSoftCap, 0}, x.view(), x.mut()}), Error);
-  EXPECT_THROW(GateForward(pool, Isa::kAvx2, {{{}, 0}, x.view(), x.view(), x.mut()}), Error);
+  EXPECT_THROW(ActivationForward(pool, ChooseIsa().isa, {{}, x.view(), narrow.mut()}), Error);
+  EXPECT_THROW(ActivationForward(pool, ChooseIsa().isa, {{}, x.view(), half.mut()}), Error);
+  EXPECT_THROW(ActivationForward(pool, ChooseIsa().isa, {{Activation::kSoftCap, 0}, x.view(), x.mut()}), Error);
+  EXPECT_THROW(GateForward(pool, ChooseIsa().isa, {{{}, 0}, x.view(), x.view(), x.mut()}), Error);
   SampleRows none(DType::kF32, 0, 3);
-  ActivationForward(pool, Isa::kAvx2, {{}, none.view(), none.mut()});
+  ActivationForward(pool, ChooseIsa().isa, {{}, none.view(), none.mut()});
 }
 
 }  // namespace

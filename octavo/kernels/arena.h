@@ -17,8 +17,9 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // At least `bytes` bytes, aligned to a cache line, valid until the next call with this slot. Contents are not kept.
-  // Slots keep apart what one call needs at the same time: right operand, left operand, quantized codes.
-  enum Slot { kRight, kLeft, kCodes, kSlots };
+  // Slots keep apart what one call needs at the same time: right operand, left operand, quantized codes,
+  // panels rewritten by the workers.
+  enum Slot { kRight, kLeft, kCodes, kDecoded, kSlots };
   std::byte* Reserve(Slot slot, size_t bytes);
 
  private:

@@ -39,13 +39,14 @@ struct Unit {
   int64_t packed_floats;  // 0: the tasks read the keys themselves
 };
 
-Unit UnitOf(const AttentionCall& call, const AttentionResult& result, const AttentionSequence& sequence,
+Unit UnitOf(Isa isa, const AttentionCall& call, const AttentionResult& result, const AttentionSequence& sequence,
             int64_t kv_head, int64_t rows_per_task) {
   Unit unit{&sequence, kv_head, {}, 0};
   const int64_t rows = sequence.query_count * GroupOf(call.shape);
   for (int64_t begin = 0; begin < rows; begin += rows_per_task) {
     ForwardTask task;
     task.call = &call;
+    task.tiles = isa >= Isa::kAvx512 ? &kAttentionTilesAvx512 : &kAttentionTilesAvx2;
     task.result = &result;
     task.sequence = &sequence;
     task.kv_head = kv_head;
@@ -157,12 +158,13 @@ void RunWave(ThreadPool& pool, Workspace& workspace, const AttentionCall& call, 
 }
 
 // Units run in waves whose packed keys and values fit the budget together.
-void ForwardAvx2(ThreadPool& pool, Workspace& workspace, const AttentionCall& call, const AttentionResult& result) {
+void ForwardFast(ThreadPool& pool, Isa isa, Workspace& workspace, const AttentionCall& call,
+                 const AttentionResult& result) {
   const int64_t rows_per_task = RowsPerTask(call, pool.size());
   std::vector<Unit> units;
   for (int64_t s = 0; s < call.sequence_count; ++s) {
     for (int64_t kv_head = 0; kv_head < call.shape.kv_heads; ++kv_head) {
-      units.push_back(UnitOf(call, result, call.sequences[s], kv_head, rows_per_task));
+      units.push_back(UnitOf(isa, call, result, call.sequences[s], kv_head, rows_per_task));
     }
   }
   for (size_t begin = 0; begin < units.size();) {
@@ -183,11 +185,13 @@ struct Entry {
 const Entry kEntries[] = {
     {"few rows avx2",
      [](Isa isa, int64_t rows) -> std::string {
-       if (isa != Isa::kAvx2) return "the instruction set is not avx2";
+       if (isa < Isa::kAvx2) return "the instruction set is not avx2";
        return AreFew(rows) ? "" : fmt::format("{} rows share a key head, it takes {} at most", rows, kFewRows);
      }},
+    {"panels avx512",
+     [](Isa isa, int64_t) -> std::string { return isa >= Isa::kAvx512 ? "" : "the instruction set is not avx512"; }},
     {"panels avx2",
-     [](Isa isa, int64_t) -> std::string { return isa == Isa::kAvx2 ? "" : "the instruction set is not avx2"; }},
+     [](Isa isa, int64_t) -> std::string { return isa >= Isa::kAvx2 ? "" : "the instruction set is not avx2"; }},
     {"reference", [](Isa, int64_t) -> std::string { return ""; }},
 };
 
@@ -196,7 +200,7 @@ const Entry kEntries[] = {
 void AttentionForward(ThreadPool& pool, Isa isa, Workspace& workspace, const AttentionCall& call,
                       const AttentionResult& result) {
   CheckAttention(call, result);
-  if (isa == Isa::kAvx2) return ForwardAvx2(pool, workspace, call, result);
+  if (isa >= Isa::kAvx2) return ForwardFast(pool, isa, workspace, call, result);
   AttentionForwardReference(pool, call, result);
 }
 

@@ -20,7 +20,7 @@ struct Job {
   double work;  // pairs of a query and a key that it sees
 };
 
-std::vector<Job> JobsOf(const AttentionCall& call, const AttentionGradients& gradients) {
+std::vector<Job> JobsOf(Isa isa, const AttentionCall& call, const AttentionGradients& gradients) {
   std::vector<Job> jobs;
   for (int64_t s = 0; s < call.sequence_count; ++s) {
     const AttentionSequence& sequence = call.sequences[s];
@@ -32,6 +32,7 @@ std::vector<Job> JobsOf(const AttentionCall& call, const AttentionGradients& gra
     for (int64_t kv_head = 0; kv_head < call.shape.kv_heads; ++kv_head) {
       Job job;
       job.unit.call = &call;
+      job.unit.tiles = isa >= Isa::kAvx512 ? &kAttentionTilesAvx512 : &kAttentionTilesAvx2;
       job.unit.gradients = &gradients;
       job.unit.sequence_index = s;
       job.unit.kv_head = kv_head;
@@ -165,8 +166,8 @@ void RunSharedUnits(ThreadPool& pool, Workspace& workspace, std::vector<Job>& jo
 void AttentionBackward(ThreadPool& pool, Isa isa, Workspace& workspace, const AttentionCall& call,
                        const AttentionGradients& gradients) {
   CheckAttention(call, gradients);
-  if (isa != Isa::kAvx2) return AttentionBackwardReference(pool, call, gradients);
-  std::vector<Job> jobs = JobsOf(call, gradients);
+  if (isa < Isa::kAvx2) return AttentionBackwardReference(pool, call, gradients);
+  std::vector<Job> jobs = JobsOf(isa, call, gradients);
   if (jobs.empty()) return;
   if (WholeUnitsPay(jobs, pool.size())) {
     RunWholeUnits(pool, workspace, jobs);

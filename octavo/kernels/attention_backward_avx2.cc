@@ -5,7 +5,7 @@
 #include "octavo/kernels/attention_impl.h"
 #include "octavo/kernels/attention_mask_avx2.h"
 #include "octavo/kernels/attention_rows_avx2.h"
-#include "octavo/kernels/attention_tile_avx2.h"
+#include "octavo/kernels/attention_tiles.h"
 #include "octavo/kernels/math_avx2.h"
 
 namespace octavo::kernels {
@@ -72,6 +72,7 @@ struct Strip {
 // The pair of blocks at hand. p and ds are [64 keys, kPairStride], queries along the row.
 struct Pair {
   const AttentionShape* shape;
+  const AttentionTiles* tiles;
   QuerySide q;
   KeySide k;
   int64_t key_stride, value_stride;
@@ -87,6 +88,7 @@ struct Pair {
 Pair MakePair(const BackwardUnit& unit, int64_t head, float* scratch) {
   Pair pair;
   pair.shape = &unit.call->shape;
+  pair.tiles = unit.tiles;
   pair.q = QuerySideOf(unit, head);
   pair.k = KeySideOf(unit);
   pair.key_stride = pair.q.key_stride;
@@ -122,7 +124,7 @@ bool SetQueries(Pair& pair, int64_t block) {
 void SetStrips(Pair& pair) {
   pair.strip_count = 0;
   for (int64_t row = 0; row < kKeyBlock;) {
-    Strip strip{row, TileHeight(kKeyBlock - row), 0, 0};
+    Strip strip{row, TileHeight(kKeyBlock - row, pair.tiles->height), 0, 0};
     int64_t first = 4, last = 0;
     for (int64_t panel = 0; panel < 4; ++panel) {
       if (pair.begin[panel] >= row + strip.height || pair.end[panel] <= row) continue;
@@ -139,61 +141,48 @@ void SetStrips(Pair& pair) {
 }
 
 // C[keys, 16 queries] = rows of keys or values times a panel of queries, in leaves of features.
-void PanelProduct(const float* rows, int64_t stride, const float* panel, int64_t width, int64_t begin, int64_t end,
-                  float* c) {
+void PanelProduct(const AttentionTiles& tiles, const float* rows, int64_t stride, const float* panel, int64_t width,
+                  int64_t begin, int64_t end, float* c) {
   TileArgs tile{rows + begin * stride, stride, panel, kPanel, c + begin * kPairStride, kPairStride, 0, nullptr};
   for (int64_t at = 0; at < width; at += kDotLeaf) {
     tile.steps = width - at < kDotLeaf ? width - at : kDotLeaf;
     if (at == 0) {
-      TileColumn<AForm::kRows, Finish::kStore>(end - begin, tile);
+      tiles.rows_store(end - begin, tile);
     } else {
-      TileColumn<AForm::kRows, Finish::kAdd>(end - begin, tile);
+      tiles.rows_add(end - begin, tile);
     }
     tile.a += kDotLeaf;
     tile.b += kDotLeaf * kPanel;
   }
 }
 
-// Scores and dp of eight queries and keys begin … end - 1 become p and ds.
-template <bool capped, bool masked>
-void Weigh8(const Pair& pair, const PanelMask& mask, int64_t row, int64_t half, int64_t begin, int64_t end) {
+// Scores and dp of eight queries and keys begin … end - 1 become p and ds, with a soft cap.
+void WeighCapped8(const Pair& pair, const PanelMask& mask, int64_t row, int64_t half, int64_t begin, int64_t end) {
   const __m256 lse = _mm256_load_ps(pair.q.lse + pair.q0 + row), d = _mm256_load_ps(pair.q.d + pair.q0 + row);
   const __m256 cap = Fill8(pair.shape->soft_cap), inverse = Fill8(1.0f / pair.shape->soft_cap);
   for (int64_t j = begin; j < end; ++j) {
     float* p_at = pair.p + j * kPairStride + row;
     float* ds_at = pair.ds + j * kPairStride + row;
-    __m256 z = _mm256_load_ps(p_at), slope = Fill8(1.0f);
-    if constexpr (capped) {
-      const __m256 t = Tanh8(_mm256_mul_ps(z, inverse));
-      z = _mm256_mul_ps(cap, t);
-      slope = _mm256_fnmadd_ps(t, t, slope);
-    }
-    __m256 p = ExpNotPositive8(_mm256_sub_ps(z, lse));
-    __m256 ds = _mm256_mul_ps(p, _mm256_sub_ps(_mm256_load_ps(ds_at), d));
-    if constexpr (capped) ds = _mm256_mul_ps(ds, slope);
-    if constexpr (masked) {
-      const __m256 sees = mask.Sees(half, _mm256_set1_epi32(static_cast<int32_t>(pair.k0 + j)));
-      p = _mm256_and_ps(p, sees);
-      ds = _mm256_and_ps(ds, sees);
-    }
-    _mm256_store_ps(p_at, p);
-    _mm256_store_ps(ds_at, ds);
+    const __m256 t = Tanh8(_mm256_mul_ps(_mm256_load_ps(p_at), inverse));
+    const __m256 z = _mm256_mul_ps(cap, t), slope = _mm256_fnmadd_ps(t, t, Fill8(1.0f));
+    const __m256 p = ExpNotPositive8(_mm256_sub_ps(z, lse));
+    const __m256 ds = _mm256_mul_ps(_mm256_mul_ps(p, _mm256_sub_ps(_mm256_load_ps(ds_at), d)), slope);
+    const __m256 sees = mask.Sees(half, _mm256_set1_epi32(static_cast<int32_t>(pair.k0 + j)));
+    _mm256_store_ps(p_at, _mm256_and_ps(p, sees));
+    _mm256_store_ps(ds_at, _mm256_and_ps(ds, sees));
   }
 }
 
 void Weigh(const Pair& pair, int64_t panel) {
   const PanelMask& mask = pair.q.mask[pair.q0 / kPanel + panel];
-  const bool masked = !mask.Whole(pair.k0), capped = pair.shape->soft_cap > 0;
-  for (int64_t half = 0; half < kPanel; half += 8) {
-    const int64_t row = panel * kPanel + half, begin = pair.begin[panel], end = pair.end[panel];
-    if (capped) {
-      masked ? Weigh8<true, true>(pair, mask, row, half, begin, end)
-             : Weigh8<true, false>(pair, mask, row, half, begin, end);
-    } else {
-      masked ? Weigh8<false, true>(pair, mask, row, half, begin, end)
-             : Weigh8<false, false>(pair, mask, row, half, begin, end);
-    }
+  const int64_t row = panel * kPanel, begin = pair.begin[panel], end = pair.end[panel];
+  if (pair.shape->soft_cap > 0) {
+    for (int64_t half = 0; half < kPanel; half += 8) WeighCapped8(pair, mask, row + half, half, begin, end);
+    return;
   }
+  const bool whole = mask.Whole(pair.k0);
+  pair.tiles->weigh({pair.p + row, pair.ds + row, kPairStride, pair.q.lse + pair.q0 + row, pair.q.d + pair.q0 + row,
+                     begin, end, pair.k0, whole ? nullptr : mask.begin, whole ? nullptr : mask.end});
 }
 
 // p and ds of the pair; zeros where a panel sees nothing.
@@ -207,23 +196,23 @@ void Weights(const Pair& pair) {
       std::memset(pair.ds + j * kPairStride + panel * kPanel, 0, kPanel * sizeof(float));
     }
     if (begin >= end) continue;
-    PanelProduct(pair.key, pair.key_stride, pair.q.query_panels + row * RoundUp(shape.qk_dim, kPanel), shape.qk_dim,
-                 begin, end, pair.p + panel * kPanel);
-    PanelProduct(pair.value, pair.value_stride, pair.q.grad_panels + row * RoundUp(shape.v_dim, kPanel), shape.v_dim,
-                 begin, end, pair.ds + panel * kPanel);
+    PanelProduct(*pair.tiles, pair.key, pair.key_stride, pair.q.query_panels + row * RoundUp(shape.qk_dim, kPanel),
+                 shape.qk_dim, begin, end, pair.p + panel * kPanel);
+    PanelProduct(*pair.tiles, pair.value, pair.value_stride, pair.q.grad_panels + row * RoundUp(shape.v_dim, kPanel),
+                 shape.v_dim, begin, end, pair.ds + panel * kPanel);
     Weigh(pair, panel);
   }
 }
 
 // leaf[key, :] += weights[key, query] * rows[query, :], all columns.
-template <Finish finish>
-void AddToLeaf(const Pair& pair, const float* weights, const float* rows, int64_t stride, int64_t width, float* leaf) {
+void AddToLeaf(bool first, const Pair& pair, const float* weights, const float* rows, int64_t stride, int64_t width,
+               float* leaf) {
   rows += pair.q0 * stride;
   for (int64_t c = 0; c < width; c += kPanel) {
     for (int i = 0; i < pair.strip_count; ++i) {
       const Strip& strip = pair.strips[i];
-      if (finish == Finish::kResume && strip.begin == strip.end) continue;
-      TileOf<AForm::kRows, finish>(
+      if (!first && strip.begin == strip.end) continue;
+      (first ? pair.tiles->rows_store : pair.tiles->rows_resume)(
           strip.height, {weights + strip.row * kPairStride + strip.begin, kPairStride, rows + strip.begin * stride + c,
                          stride, leaf + strip.row * stride + c, stride, strip.end - strip.begin, nullptr});
     }
@@ -231,13 +220,8 @@ void AddToLeaf(const Pair& pair, const float* weights, const float* rows, int64_
 }
 
 void AddKeysAndValues(const Pair& pair, bool first_of_leaf) {
-  if (first_of_leaf) {
-    AddToLeaf<Finish::kStore>(pair, pair.p, pair.q.grad, pair.value_stride, pair.shape->v_dim, pair.leaf_value);
-    AddToLeaf<Finish::kStore>(pair, pair.ds, pair.q.query, pair.key_stride, pair.shape->qk_dim, pair.leaf_key);
-  } else {
-    AddToLeaf<Finish::kResume>(pair, pair.p, pair.q.grad, pair.value_stride, pair.shape->v_dim, pair.leaf_value);
-    AddToLeaf<Finish::kResume>(pair, pair.ds, pair.q.query, pair.key_stride, pair.shape->qk_dim, pair.leaf_key);
-  }
+  AddToLeaf(first_of_leaf, pair, pair.p, pair.q.grad, pair.value_stride, pair.shape->v_dim, pair.leaf_value);
+  AddToLeaf(first_of_leaf, pair, pair.ds, pair.q.query, pair.key_stride, pair.shape->qk_dim, pair.leaf_key);
 }
 
 void AddQueries(const Pair& pair) {
@@ -245,7 +229,7 @@ void AddQueries(const Pair& pair) {
     for (int64_t panel = 0; panel < 4; ++panel) {
       const int64_t begin = pair.begin[panel], end = pair.end[panel];
       if (begin >= end) continue;
-      TileColumn<AForm::kColumns, Finish::kAdd>(
+      pair.tiles->columns_add(
           kPanel, {pair.ds + begin * kPairStride + panel * kPanel, kPairStride, pair.key + begin * pair.key_stride + c,
                    pair.key_stride, pair.q.grad_query + (pair.q0 + panel * kPanel) * pair.key_stride + c,
                    pair.key_stride, end - begin, nullptr});

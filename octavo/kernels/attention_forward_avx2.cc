@@ -5,7 +5,7 @@
 #include "octavo/kernels/attention_mask_avx2.h"
 #include "octavo/kernels/attention_rows_avx2.h"
 #include "octavo/kernels/attention_running_avx2.h"
-#include "octavo/kernels/attention_tile_avx2.h"
+#include "octavo/kernels/attention_tiles.h"
 #include "octavo/kernels/math_avx2.h"
 
 namespace octavo::kernels {
@@ -89,13 +89,14 @@ void PackQueries(const Panels& p) {
 // z[j, lane] for keys begin … end - 1 of the block.
 void Scores(const Panels& p, const float* query, int64_t begin, int64_t end) {
   const AttentionShape& shape = p.task->call->shape;
+  const AttentionTiles& tiles = *p.task->tiles;
   TileArgs tile{p.key + begin * p.key_stride, p.key_stride, query, kPanel, p.z + begin * kPanel, kPanel, 0, nullptr};
   for (int64_t c = 0; c < shape.qk_dim; c += kDotLeaf) {
     tile.steps = shape.qk_dim - c < kDotLeaf ? shape.qk_dim - c : kDotLeaf;
     if (c == 0) {
-      TileColumn<AForm::kRows, Finish::kStore>(end - begin, tile);
+      tiles.rows_store(end - begin, tile);
     } else {
-      TileColumn<AForm::kRows, Finish::kAdd>(end - begin, tile);
+      tiles.rows_add(end - begin, tile);
     }
     tile.a += kDotLeaf;
     tile.b += kDotLeaf * kPanel;
@@ -124,41 +125,6 @@ void MaskScores(const Panels& p, const PanelMask& mask, int64_t k0, int64_t begi
   }
 }
 
-// Turns z into p for eight lanes; updates m and l and gives the correction of what was summed before.
-void Softmax8(float* z, float* m, float* l, float* factor) {
-  const __m256 before = _mm256_load_ps(m);
-  __m256 m0 = before, m1 = before, m2 = before, m3 = before;
-  for (int64_t j = 0; j < kKeyBlock; j += 4) {
-    m0 = _mm256_max_ps(_mm256_load_ps(z + j * kPanel), m0);
-    m1 = _mm256_max_ps(_mm256_load_ps(z + (j + 1) * kPanel), m1);
-    m2 = _mm256_max_ps(_mm256_load_ps(z + (j + 2) * kPanel), m2);
-    m3 = _mm256_max_ps(_mm256_load_ps(z + (j + 3) * kPanel), m3);
-  }
-  const __m256 now = _mm256_max_ps(_mm256_max_ps(m0, m1), _mm256_max_ps(m2, m3));
-  const __m256 correction = ExpNotPositive8(_mm256_sub_ps(before, now));
-  // Lane j of the sum takes keys j, j + 16, j + 32, j + 48; the fold starts with j and j + 8.
-  __m256 sum[8];
-  for (int64_t j = 0; j < 8; ++j) {
-    __m256 pair[2];
-    for (int64_t half = 0; half < 2; ++half) {
-      __m256 lane = _mm256_setzero_ps();
-      for (int64_t key = j + half * 8; key < kKeyBlock; key += 16) {
-        const __m256 e = ExpNotPositive8(_mm256_sub_ps(_mm256_load_ps(z + key * kPanel), now));
-        _mm256_store_ps(z + key * kPanel, e);
-        lane = _mm256_add_ps(lane, e);
-      }
-      pair[half] = lane;
-    }
-    sum[j] = _mm256_add_ps(pair[0], pair[1]);
-  }
-  for (int step = 4; step >= 1; step /= 2) {
-    for (int j = 0; j < step; ++j) sum[j] = _mm256_add_ps(sum[j], sum[j + step]);
-  }
-  _mm256_store_ps(m, now);
-  _mm256_store_ps(l, Fma8(_mm256_load_ps(l), correction, sum[0]));
-  _mm256_store_ps(factor, correction);
-}
-
 void PanelBlock(const Panels& p, int64_t panel, int64_t k0) {
   const PanelMask& mask = p.mask[panel];
   const int64_t begin = mask.BlockBegin(k0), end = mask.BlockEnd(k0);
@@ -168,13 +134,11 @@ void PanelBlock(const Panels& p, int64_t panel, int64_t k0) {
   if (!mask.Whole(k0)) MaskScores(p, mask, k0, begin, end);
   alignas(32) float factor[kPanel];
   const int64_t row = panel * kPanel;
-  for (int64_t half = 0; half < kPanel; half += 8) {
-    Softmax8(p.z + half, p.part.m + row + half, p.part.l + row + half, factor + half);
-  }
+  p.task->tiles->softmax(p.z, p.part.m + row, p.part.l + row, factor);
   for (int64_t c = 0; c < p.part.width; c += kPanel) {
-    TileColumn<AForm::kColumns, Finish::kRescale>(
-        RowsOfPanel(p, panel), {p.z + begin * kPanel, kPanel, p.value + begin * p.value_stride + c, p.value_stride,
-                                p.part.o + row * p.value_stride + c, p.value_stride, end - begin, factor});
+    p.task->tiles->columns_rescale(RowsOfPanel(p, panel),
+                                   {p.z + begin * kPanel, kPanel, p.value + begin * p.value_stride + c, p.value_stride,
+                                    p.part.o + row * p.value_stride + c, p.value_stride, end - begin, factor});
   }
 }
 

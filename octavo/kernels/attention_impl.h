@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "octavo/kernels/attention_tiles.h"
 #include "octavo/kernels/attention_types.h"
 
 namespace octavo::kernels {
@@ -25,6 +26,7 @@ struct ForwardTask {
   float* partial = nullptr;
   // All key blocks of the key head as PackKvAvx2 left them, or null: the task reads them itself.
   const float* packed = nullptr;
+  const AttentionTiles* tiles = nullptr;
 };
 
 // m[rows], l[rows] (both padded to 16), o[rows, LocalStride(v_dim)].
@@ -87,6 +89,7 @@ struct BackwardUnit {
   float* keys = nullptr;   // KeySideFloats: packed blocks, then the sums of grad_key and grad_value
   float* heads = nullptr;  // QuerySideFloats for each head of the group; for one head only when they take turns
   bool one_head = false;
+  const AttentionTiles* tiles = nullptr;
 
   const AttentionSequence& sequence() const { return call->sequences[sequence_index]; }
   int64_t group() const { return call->shape.query_heads / call->shape.kv_heads; }

@@ -9,30 +9,12 @@
 
 #include <cstdint>
 
+#include "octavo/kernels/attention_tiles.h"
+
 namespace octavo::kernels {
 namespace {
 
-// How A lies in memory: element (r, k) at r * lda + k, or at k * lda + r.
-enum class AForm { kRows, kColumns };
-
-// What happens with the chain x of an element of C.
-enum class Finish {
-  kStore,    // C = x
-  kAdd,      // C = C + x
-  kResume,   // the chain starts from C instead of +0; C = x
-  kRescale,  // C = fma(C, factor[r], x)
-};
-
-struct TileArgs {
-  const float* a;
-  int64_t lda;
-  const float* b;
-  int64_t ldb;
-  float* c;
-  int64_t ldc;
-  int64_t steps;
-  const float* factor;  // [R], kRescale only
-};
+constexpr int64_t kTileRows = 6;
 
 // One step of one row.
 #define OCTAVO_TILE_ROW(r, element)                      \
@@ -127,18 +109,11 @@ void TileOf(int rows, const TileArgs& g) {
   }
 }
 
-// Cuts rows into tiles of nearly equal height, 6 at most: 16 = 6 + 5 + 5, 64 = 9 * 6 + 2 * 5. Five rows still hide the
-// latency of the FMAs, one or two would not.
-inline int TileHeight(int64_t rows) {
-  const int64_t tiles = (rows + 5) / 6;
-  return static_cast<int>((rows + tiles - 1) / tiles);
-}
-
 // All tiles of C[rows, 16].
 template <AForm form, Finish finish>
 void TileColumn(int64_t rows, TileArgs g) {
   while (rows > 0) {
-    const int height = TileHeight(rows);
+    const int height = TileHeight(rows, kTileRows);
     TileOf<form, finish>(height, g);
     g.a += form == AForm::kRows ? height * g.lda : height;
     g.c += height * g.ldc;

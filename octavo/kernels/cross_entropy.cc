@@ -57,7 +57,7 @@ void GradRow(const LossGradArgs& args, Isa isa, int64_t r) {
     });
     return;
   }
-  const auto scale = isa == Isa::kAvx2 ? ExpScaleAvx2 : ExpScaleRef;
+  const auto scale = isa >= Isa::kAvx2 ? ExpScaleAvx2 : ExpScaleRef;
   scale(in.data, out.data, dtype, cols, seen.Shift(), factor);
   if (!here) return;
   WithElement(dtype, [&](auto element) {

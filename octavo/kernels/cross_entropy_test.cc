@@ -62,7 +62,7 @@ TEST(CrossEntropy, FastEqualsReferenceForEverySize) {
       reference.z_loss = fast.z_loss = vocab % 2 == 0 ? 1e-3f : 0;
       reference.target[1] = fast.target[1] = -1;
       reference.Run(pool, Isa::kReference);
-      fast.Run(pool, Isa::kAvx2);
+      fast.Run(pool, ChooseIsa().isa);
       ASSERT_EQ(reference.Hashes(), fast.Hashes()) << vocab;
     }
   }
@@ -73,11 +73,11 @@ TEST(CrossEntropy, PiecesOfTheVocabularyNeverChangeABit) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     Case whole(dtype, 5, 5000);
     whole.z_loss = 1e-4f;
-    whole.Run(pool, Isa::kAvx2);
+    whole.Run(pool, ChooseIsa().isa);
     for (const std::vector<int64_t>& cut : {std::vector<int64_t>{1024}, {2048, 4096}, {1024, 2048, 3072, 4096}}) {
       Case pieces(dtype, 5, 5000);
       pieces.z_loss = 1e-4f;
-      pieces.Run(pool, Isa::kAvx2, cut);
+      pieces.Run(pool, ChooseIsa().isa, cut);
       EXPECT_EQ(pieces.Hashes(), whole.Hashes());
     }
   }
@@ -86,13 +86,13 @@ TEST(CrossEntropy, PiecesOfTheVocabularyNeverChangeABit) {
 TEST(CrossEntropy, ThreadsRowsAndInPlaceNeverChangeABit) {
   ThreadPool one(1);
   Case alone(DType::kF32, 61, 1200);
-  alone.Run(one, Isa::kAvx2);
+  alone.Run(one, ChooseIsa().isa);
   for (int threads : {2, 3, 7}) {
     ThreadPool pool(threads);
     Case many(DType::kF32, 61, 1200);
-    many.Run(pool, Isa::kAvx2);
+    many.Run(pool, ChooseIsa().isa);
     EXPECT_EQ(many.Hashes(), alone.Hashes());
-    LossGrad(pool, Isa::kAvx2,
+    LossGrad(pool, ChooseIsa().isa,
              {{many.logits.view(), 0, 1200, many.target.data()},
               many.row.data(),
               0,
@@ -115,7 +115,7 @@ TEST(CrossEntropy, MatchesTheOracleAndItsFiniteDifferences) {
   for (float z_loss : {0.0f, 1e-2f}) {
     Case one(DType::kF32, 3, 50);
     one.z_loss = z_loss;
-    one.Run(pool, Isa::kAvx2);
+    one.Run(pool, ChooseIsa().isa);
     for (int64_t r = 0; r < 3; ++r) {
       std::vector<double> logits(50);
       for (int64_t c = 0; c < 50; ++c) logits[c] = one.logits.Get(r, c);
@@ -130,7 +130,7 @@ TEST(CrossEntropy, MatchesTheOracleAndItsFiniteDifferences) {
 TEST(CrossEntropy, LargeVocabularyStaysAccurate) {
   ThreadPool pool(1);
   Case one(DType::kF32, 2, 130000, 12);
-  one.Run(pool, Isa::kAvx2);
+  one.Run(pool, ChooseIsa().isa);
   for (int64_t r = 0; r < 2; ++r) {
     std::vector<double> logits(130000);
     for (int64_t c = 0; c < 130000; ++c) logits[c] = one.logits.Get(r, c);
@@ -143,7 +143,7 @@ TEST(CrossEntropy, LargeVocabularyStaysAccurate) {
 
 TEST(CrossEntropy, IgnoredRowsAndMaskedVocabulary) {
   ThreadPool pool(1);
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     Case one(DType::kF32, 6, 30);
     one.z_loss = 0.1f;
     for (int64_t c = 0; c < 30; ++c) {
@@ -183,14 +183,14 @@ TEST(CrossEntropy, RefusesWhatDoesNotFit) {
   Case one(DType::kF32, 2, 1500);
   std::vector<LossRow> rows(2);
   const auto add = [&](int64_t begin, int64_t end) {
-    AddLossPiece(pool, Isa::kAvx2, {PartOf(one.logits.view(), {0, 2, begin, end}), begin, 1500, one.target.data()},
+    AddLossPiece(pool, ChooseIsa().isa, {PartOf(one.logits.view(), {0, 2, begin, end}), begin, 1500, one.target.data()},
                  rows.data());
   };
   EXPECT_THROW(add(0, 1000), Error);     // not a whole tile
   EXPECT_THROW(add(1024, 1500), Error);  // not ascending
   EXPECT_THROW(FinishLoss({2, 1500, rows.data(), one.target.data(), 0, one.loss.data()}), Error);
   EXPECT_THROW(
-      LossGrad(pool, Isa::kAvx2,
+      LossGrad(pool, ChooseIsa().isa,
                {{one.logits.view(), 0, 1500, one.target.data()}, rows.data(), 0, one.grad_loss.data(), one.grad.mut()}),
       Error);
   add(0, 1024);

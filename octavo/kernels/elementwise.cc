@@ -37,7 +37,7 @@ void Elementwise(ThreadPool& pool, Isa isa, const ElementwiseArgs& args) {
   ForBlocks(pool, args.a.rows, args.a.cols, WithoutGaps(args.a, b, args.out), [&](const Block& block) {
     const ConstRows part_a = PartOf(args.a, block), part_b = PartOf(b, block);
     const MutRows out = PartOf(args.out, block);
-    isa == Isa::kAvx2 ? ElementwiseAvx2(args.op, part_a, part_b, args.scalar, out)
+    isa >= Isa::kAvx2 ? ElementwiseAvx2(args.op, part_a, part_b, args.scalar, out)
                       : ElementwiseRef(args.op, part_a, part_b, args.scalar, out);
   });
 }
@@ -50,7 +50,7 @@ void Cast(ThreadPool& pool, Isa isa, const ConstRows& in, const MutRows& out) {
     ThrowUsage("Cast: {} to {} cannot work in place", NameOf(in.dtype), NameOf(out.dtype));
   }
   ForBlocks(pool, in.rows, in.cols, WithoutGaps(in, out), [&](const Block& block) {
-    isa == Isa::kAvx2 ? CastAvx2(PartOf(in, block), PartOf(out, block))
+    isa >= Isa::kAvx2 ? CastAvx2(PartOf(in, block), PartOf(out, block))
                       : CastRef(PartOf(in, block), PartOf(out, block));
   });
 }
@@ -65,7 +65,7 @@ void BiasAdd(ThreadPool& pool, Isa isa, const BiasArgs& args) {
   const float* bias = WidenToF32(args.bias, args.bias_dtype, 0, args.x.cols, storage);
   pool.ParallelFor(args.x.rows, RowGrain(args.x.cols), [&](int64_t begin, int64_t end) {
     const Block block{begin, end, 0, args.x.cols};
-    isa == Isa::kAvx2 ? BiasAddAvx2(PartOf(args.x, block), bias, PartOf(args.out, block))
+    isa >= Isa::kAvx2 ? BiasAddAvx2(PartOf(args.x, block), bias, PartOf(args.out, block))
                       : BiasAddRef(PartOf(args.x, block), bias, PartOf(args.out, block));
   });
 }
@@ -86,7 +86,7 @@ void BiasGrad(ThreadPool& pool, Isa isa, const BiasGradArgs& args) {
       const int64_t leaf = piece / widths, first = piece % widths * kWidth;
       const Block block{leaves[leaf].begin, leaves[leaf].end, first, std::min(first + kWidth, cols)};
       float* sum = sums.data() + leaf * cols + first;
-      isa == Isa::kAvx2 ? ColumnSumAvx2(PartOf(args.grad_y, block), sum)
+      isa >= Isa::kAvx2 ? ColumnSumAvx2(PartOf(args.grad_y, block), sum)
                         : ColumnSumRef(PartOf(args.grad_y, block), sum);
     }
   });
@@ -112,7 +112,7 @@ void Dropout(ThreadPool& pool, Isa isa, const DropoutArgs& args) {
                            scale};
       const int64_t global = args.global_row != nullptr ? args.global_row[r] : args.first_row + r;
       const uint64_t index = static_cast<uint64_t>(global) * static_cast<uint64_t>(cols);
-      isa == Isa::kAvx2 ? DropoutRowAvx2(row, index, cols) : DropoutRowRef(row, index, cols);
+      isa >= Isa::kAvx2 ? DropoutRowAvx2(row, index, cols) : DropoutRowRef(row, index, cols);
     }
   });
 }

@@ -90,7 +90,7 @@ void GatherRows(ThreadPool& pool, Isa isa, const GatherArgs& args) {
       if (from.dtype == to.dtype) {
         std::memcpy(to.data, from.data, bytes);
       } else {
-        isa == Isa::kAvx2 ? CastAvx2(from, to) : CastRef(from, to);
+        isa >= Isa::kAvx2 ? CastAvx2(from, to) : CastRef(from, to);
       }
     }
   });
@@ -116,7 +116,7 @@ void ScatterAddRows(ThreadPool& pool, Isa isa, const ScatterArgs& args) {
                      std::vector<float> sum(end - begin);
                      const ConstRows grad_y = PartOf(args.grad_y, {0, args.grad_y.rows, begin, end});
                      const MutRows table = PartOf(args.grad_table, {0, args.grad_table.rows, begin, end});
-                     const auto scatter = isa == Isa::kAvx2 ? ScatterLeavesAvx2 : ScatterLeavesRef;
+                     const auto scatter = isa >= Isa::kAvx2 ? ScatterLeavesAvx2 : ScatterLeavesRef;
                      scatter(grad_y, sorted.token.data(), sorted.leaves.data(), leaves, sum.data(), table);
                    });
 }

@@ -28,7 +28,7 @@ TEST(Embedding, GatherCopiesAndCasts) {
           ThreadPool pool(threads);
           SampleRows reference(to, 40, cols), fast(to, 40, cols);
           GatherRows(pool, Isa::kReference, {table.view(), ids.data(), reference.mut()});
-          GatherRows(pool, Isa::kAvx2, {table.view(), ids.data(), fast.mut()});
+          GatherRows(pool, ChooseIsa().isa, {table.view(), ids.data(), fast.mut()});
           ASSERT_EQ(reference, fast);
           for (int64_t t = 0; t < 40; ++t) {
             const float want = table.Get(ids[t], cols - 1);
@@ -72,7 +72,7 @@ TEST(Embedding, ScatterHasTheBitsOfTheOneHotMatmul) {
       EXPECT_NE(HashOf(want), HashOf(OneHotProduct(grad, ids, begin, 5, 128)));
       EXPECT_NE(HashOf(want), HashOf(OneHotProduct(grad, ids, {0, 1100}, 5)));
     }
-    for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+    for (Isa isa : AvailableIsas()) {
       ThreadPool pool(2);
       std::vector<float> table(5 * 19);
       ScatterAddRows(pool, isa, {grad.view(), ids.data(), {begin.data(), 3}, RowsOf(table.data(), 5, 19)});
@@ -90,12 +90,12 @@ TEST(Embedding, FastEqualsReferenceForEverySizeAndAnyThreads) {
     const std::vector<int32_t> ids = SampleIds(30, 20, cols);
     SampleRows reference = SampleRows::Random(DType::kF32, 20, cols, 8), fast = reference;
     ScatterAddRows(one, Isa::kReference, {grad.view(), ids.data(), {}, reference.mut()});
-    ScatterAddRows(one, Isa::kAvx2, {grad.view(), ids.data(), {}, fast.mut()});
+    ScatterAddRows(one, ChooseIsa().isa, {grad.view(), ids.data(), {}, fast.mut()});
     ASSERT_EQ(reference, fast) << cols;
     for (int threads : {2, 3, 7}) {
       ThreadPool pool(threads);
       SampleRows many = SampleRows::Random(DType::kF32, 20, cols, 8);
-      ScatterAddRows(pool, Isa::kAvx2, {grad.view(), ids.data(), {}, many.mut()});
+      ScatterAddRows(pool, ChooseIsa().isa, {grad.view(), ids.data(), {}, many.mut()});
       ASSERT_EQ(reference, many) << cols;
     }
   }
@@ -107,8 +107,8 @@ TEST(Embedding, ScatterIsTheTransposeOfGather) {
   const SampleRows table = SampleRows::Random(DType::kF32, 11, 6, 1), grad = SampleRows::Random(DType::kF32, 50, 6, 2);
   SampleRows out(DType::kF32, 50, 6), grad_table(DType::kF32, 11, 6);
   for (int64_t i = 0; i < 66; ++i) grad_table.Set(i / 6, i % 6, 0);
-  GatherRows(pool, Isa::kAvx2, {table.view(), ids.data(), out.mut()});
-  ScatterAddRows(pool, Isa::kAvx2, {grad.view(), ids.data(), {}, grad_table.mut()});
+  GatherRows(pool, ChooseIsa().isa, {table.view(), ids.data(), out.mut()});
+  ScatterAddRows(pool, ChooseIsa().isa, {grad.view(), ids.data(), {}, grad_table.mut()});
   double left = 0, right = 0;  // <gather(table), grad> = <table, scatter(grad)>
   for (int64_t i = 0; i < 300; ++i) left += static_cast<double>(out.Get(i / 6, i % 6)) * grad.Get(i / 6, i % 6);
   for (int64_t i = 0; i < 66; ++i) right += static_cast<double>(table.Get(i / 6, i % 6)) * grad_table.Get(i / 6, i % 6);
@@ -117,7 +117,7 @@ TEST(Embedding, ScatterIsTheTransposeOfGather) {
 
 TEST(Embedding, ExtremeValuesAndEmptyInputs) {
   ThreadPool pool(2);
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     SampleRows grad(DType::kF32, 2, 3), table(DType::kF32, 2, 3);
     for (int64_t i = 0; i < 6; ++i) {
       grad.Set(i / 3, i % 3, i == 0 ? std::nanf("") : -0.0f);
@@ -139,12 +139,12 @@ TEST(Embedding, RefusesWhatDoesNotFit) {
   ThreadPool pool(1);
   SampleRows table(DType::kF32, 4, 3), out(DType::kF32, 2, 3), wide(DType::kF32, 2, 5), half(DType::kBF16, 4, 3);
   const std::vector<int32_t> good = {0, 3}, high = {0, 4}, low = {-1, 0};
-  EXPECT_THROW(GatherRows(pool, Isa::kAvx2, {table.view(), high.data(), out.mut()}), Error);
-  EXPECT_THROW(GatherRows(pool, Isa::kAvx2, {table.view(), low.data(), out.mut()}), Error);
-  EXPECT_THROW(GatherRows(pool, Isa::kAvx2, {table.view(), good.data(), wide.mut()}), Error);
-  EXPECT_THROW(ScatterAddRows(pool, Isa::kAvx2, {out.view(), good.data(), {}, half.mut()}), Error);
-  EXPECT_THROW(ScatterAddRows(pool, Isa::kAvx2, {wide.view(), good.data(), {}, table.mut()}), Error);
-  EXPECT_THROW(ScatterAddRows(pool, Isa::kAvx2, {out.view(), high.data(), {}, table.mut()}), Error);
+  EXPECT_THROW(GatherRows(pool, ChooseIsa().isa, {table.view(), high.data(), out.mut()}), Error);
+  EXPECT_THROW(GatherRows(pool, ChooseIsa().isa, {table.view(), low.data(), out.mut()}), Error);
+  EXPECT_THROW(GatherRows(pool, ChooseIsa().isa, {table.view(), good.data(), wide.mut()}), Error);
+  EXPECT_THROW(ScatterAddRows(pool, ChooseIsa().isa, {out.view(), good.data(), {}, half.mut()}), Error);
+  EXPECT_THROW(ScatterAddRows(pool, ChooseIsa().isa, {wide.view(), good.data(), {}, table.mut()}), Error);
+  EXPECT_THROW(ScatterAddRows(pool, ChooseIsa().isa, {out.view(), high.data(), {}, table.mut()}), Error);
 }
 
 }  // namespace

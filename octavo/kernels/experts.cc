@@ -64,7 +64,7 @@ void CombineExperts(ThreadPool& pool, Isa isa, const CombineArgs& args) {
   const CombineRows rows{args.y, args.row_of, args.weight, args.top_k, args.out, {}, nullptr};
   pool.ParallelFor(args.out.rows, RowGrain(args.y.cols * args.top_k), [&](int64_t begin, int64_t end) {
     std::vector<float> chain(args.y.cols);
-    isa == Isa::kAvx2 ? CombineAvx2(rows, begin, end, chain.data()) : CombineRef(rows, begin, end, chain.data());
+    isa >= Isa::kAvx2 ? CombineAvx2(rows, begin, end, chain.data()) : CombineRef(rows, begin, end, chain.data());
   });
 }
 
@@ -77,7 +77,7 @@ void CombineExpertsBackward(ThreadPool& pool, Isa isa, const CombineGradArgs& ar
   CheckPresent(kOp, "weight", args.weight, args.y.rows);
   const CombineRows rows{args.y, args.row_of, args.weight, args.top_k, args.grad_y, args.grad_out, args.grad_weight};
   pool.ParallelFor(args.grad_out.rows, RowGrain(args.y.cols * args.top_k), [&](int64_t begin, int64_t end) {
-    isa == Isa::kAvx2 ? CombineGradAvx2(rows, begin, end) : CombineGradRef(rows, begin, end);
+    isa >= Isa::kAvx2 ? CombineGradAvx2(rows, begin, end) : CombineGradRef(rows, begin, end);
   });
 }
 

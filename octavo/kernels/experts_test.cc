@@ -48,8 +48,8 @@ TEST(Experts, FastEqualsReferenceForEverySizeAndAnyThreads) {
       for (bool weighted : {true, false}) {
         Case reference(dtype, 9, 3, cols), fast(dtype, 9, 3, cols), many(dtype, 9, 3, cols);
         reference.Run(one, Isa::kReference, weighted);
-        fast.Run(one, Isa::kAvx2, weighted);
-        many.Run(three, Isa::kAvx2, weighted);
+        fast.Run(one, ChooseIsa().isa, weighted);
+        many.Run(three, ChooseIsa().isa, weighted);
         ASSERT_EQ(reference.out, fast.out) << cols;
         ASSERT_EQ(reference.grad_y, fast.grad_y) << cols;
         ASSERT_EQ(HashOf(reference.grad_weight), HashOf(fast.grad_weight)) << cols;
@@ -63,7 +63,7 @@ TEST(Experts, FastEqualsReferenceForEverySizeAndAnyThreads) {
 TEST(Experts, CombinesInRouterOrder) {
   ThreadPool pool(1);
   Case one(DType::kF32, 20, 4, 13);
-  one.Run(pool, Isa::kAvx2);
+  one.Run(pool, ChooseIsa().isa);
   int other_order = 0;
   for (int64_t t = 0; t < 20; ++t) {
     for (int64_t c = 0; c < 13; ++c) {
@@ -86,7 +86,7 @@ TEST(Experts, CombinesInRouterOrder) {
 TEST(Experts, BackwardIsTheTranspose) {
   ThreadPool pool(1);
   Case one(DType::kF32, 11, 2, 37);
-  one.Run(pool, Isa::kAvx2);
+  one.Run(pool, ChooseIsa().isa);
   for (int64_t p = 0; p < 22; ++p) {
     double dot = 0;
     for (int64_t c = 0; c < 37; ++c) {
@@ -100,9 +100,9 @@ TEST(Experts, BackwardIsTheTranspose) {
 TEST(Experts, EmptyAndRefused) {
   ThreadPool pool(1);
   Case none(DType::kF32, 0, 2, 8);
-  none.Run(pool, Isa::kAvx2);
+  none.Run(pool, ChooseIsa().isa);
   Case one(DType::kF32, 3, 2, 8);
-  const auto combine = [&](const CombineArgs& args) { CombineExperts(pool, Isa::kAvx2, args); };
+  const auto combine = [&](const CombineArgs& args) { CombineExperts(pool, ChooseIsa().isa, args); };
   EXPECT_THROW(combine({one.y.view(), one.row_of.data(), nullptr, 3, one.out.mut()}), Error);
   EXPECT_THROW(combine({one.y.view(), nullptr, nullptr, 2, one.out.mut()}), Error);
   one.row_of[4] = 6;

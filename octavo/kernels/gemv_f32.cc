@@ -4,11 +4,11 @@
 #include <atomic>
 #include <vector>
 
-#include "octavo/kernels/matmul_f32_avx2.h"
 #include "octavo/kernels/matmul_f32_impl.h"
+#include "octavo/kernels/matmul_f32_tile.h"
 #include "octavo/kernels/pack_f32.h"
 #include "octavo/kernels/weight_only.h"
-#include "octavo/kernels/weight_only_avx2.h"
+#include "octavo/kernels/weight_only_isa.h"
 
 namespace octavo::kernels {
 namespace {
@@ -55,21 +55,21 @@ void MatMulF32Stream(ThreadPool& pool, Workspace& workspace, const MatMulF32Args
   });
 }
 
-void MatMulF32PackedStream(ThreadPool& pool, Workspace& workspace, const MatMulF32Args& args) {
+void MatMulF32PackedStream(ThreadPool& pool, Isa isa, Workspace& workspace, const MatMulF32Args& args) {
   const PackedView& view = args.packed_b->view();
   const float* a = CopyOfA(workspace, args.a);
   constexpr int64_t kCols = internal::kVectorCols;
   const int64_t n = args.c.cols;
   std::atomic<int64_t> next{0};
   pool.Run([&](int, int) {
-    alignas(32) float sums[2 * internal::kVectorRows * kCols];
+    alignas(64) float sums[2 * internal::kVectorRows * kCols];
     for (int64_t col; (col = next.fetch_add(kCols, std::memory_order_relaxed)) < n;) {
       internal::VectorJob job;
       job.view = &view;
       job.col = col;
       job.a = a, job.rows = args.c.rows;
       job.sums = sums, job.scratch = sums + internal::kVectorRows * kCols;
-      internal::RunVectorAvx2(job);
+      isa >= Isa::kAvx512 ? internal::RunVectorAvx512(job) : internal::RunVectorAvx2(job);
       internal::FinishAvx2(MakeFinish(args.epilogue, args.c, 0, col), sums, kCols, args.c.rows,
                            std::min(kCols, n - col));
     }

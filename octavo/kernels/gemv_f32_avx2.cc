@@ -2,7 +2,7 @@
 // columns of a job live in the first cache. One element's sum is the same chain as everywhere else.
 #include <immintrin.h>
 
-#include "octavo/kernels/matmul_f32_avx2.h"
+#include "octavo/kernels/matmul_f32_tile.h"
 
 namespace octavo::kernels::internal {
 namespace {

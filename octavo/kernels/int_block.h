@@ -1,7 +1,9 @@
 // One block of an integer product with both operands packed: what the drivers (matmul_i8.cc, matmul_u4.cc) hand to the
 // instruction-set units. Plain structs. Both families share the geometry: K is cut into tiles, a tile into units; a
-// unit of the left operand is 8 bytes per row (4 int16 or 8 int8 steps), a unit of the right operand one line of 64
-// bytes for 16 columns. `strip_rows` rows make a strip [tiles][units][rows][8 bytes].
+// unit of the right operand is one line of 64 bytes for 16 columns (4 steps of int8, 8 of int4), the same for every
+// instruction set. AVX2: a unit of the left operand is 8 bytes per row (4 int16 or 8 int8 steps) and a few rows make a
+// strip [tiles][units][rows][8 bytes]. AVX-512: four int8 codes make an element, and 14 rows a strip [tiles][units][1
+// or 2 elements][rows][4 bytes].
 #pragma once
 
 #include <cstdint>
@@ -12,8 +14,8 @@ namespace octavo::kernels {
 
 inline constexpr int kPanelColumns = 16;
 inline constexpr int64_t kLineBytes = 64;    // one unit of a panel
-inline constexpr int64_t kUnitRowBytes = 8;  // one unit of one row of a strip
-inline constexpr int kStripRowsI8 = 4, kStripRowsU4 = 6;
+inline constexpr int64_t kUnitRowBytes = 8;  // one unit of one row of a strip, AVX2
+inline constexpr int kStripRowsI8 = 4, kStripRowsU4 = 6, kStripRowsAvx512 = 14;
 inline constexpr int64_t kStepsI8 = 4, kStepsU4 = 8;  // steps of K in a unit
 
 struct IntBlock {
@@ -41,11 +43,30 @@ struct IntRect {
   int64_t strip_begin, strip_end, panel_begin, panel_end;
 };
 
-void BlockI8Avx2(const IntBlock& block, const IntRect& rect);
-void BlockU4Avx2(const IntBlock& block, const IntRect& rect);
+// `scratch` is one worker's memory, of RectScratch() bytes.
+void BlockI8Avx2(const IntBlock& block, const IntRect& rect, uint8_t* scratch);
+void BlockU4Avx2(const IntBlock& block, const IntRect& rect, uint8_t* scratch);
+void BlockI8Avx512(const IntBlock& block, const IntRect& rect, uint8_t* scratch);
+void BlockU4Avx512(const IntBlock& block, const IntRect& rect, uint8_t* scratch);
 
-// Packing, in pieces: strips or panels begin … end. `add` holds minus the cross sums (pack_i8.h) for int8 and minus
-// eight times the row's sum for int4 weights.
+// AVX-512 rewrites the panels of a rectangle to `decoded` lines per line, so many lines of a long K at a time.
+static constexpr int64_t PieceLines(int64_t decoded) { return 2048 / decoded; }
+// With few strips the panels come and go pair by pair, and the next pair is fetched from memory meanwhile.
+static constexpr bool ByPairs(const IntBlock& block, int64_t decoded, int64_t strips) {
+  return strips <= 5 && block.units * block.tiles <= PieceLines(decoded);
+}
+// Bytes that a rectangle of that many strips and panels needs.
+static constexpr int64_t RectScratch(const IntBlock& block, int64_t decoded, int64_t strips, int64_t panels) {
+  if (decoded == 0) return 0;
+  if (ByPairs(block, decoded, strips)) panels = 2;
+  const bool pieces = block.tiles == 1 && block.units > PieceLines(decoded);
+  const int64_t lines = pieces ? PieceLines(decoded) : block.tiles * block.units;
+  const int64_t waiting = pieces ? strips * ((panels + 1) / 2) * kStripRowsAvx512 * 2 * kPanelColumns * 4 : 0;
+  return panels * lines * decoded * kLineBytes + waiting;
+}
+
+// Packing, in pieces: strips or panels begin … end. `add` holds minus the cross sums (pack_i8.h) for int8 in AVX2, and
+// minus the offset of the weights (8, or 128 with VNNI) times the row's sum elsewhere.
 struct StripsTarget {
   uint8_t* strips;
   int32_t* row_add;  // strip by strip, [tiles][rows of the strip]
@@ -54,6 +75,8 @@ struct StripsTarget {
 };
 void PackStripsI8Avx2(const MatrixView<const int8_t>& a, const StripsTarget& target, int64_t begin, int64_t end);
 void PackStripsU4Avx2(const MatrixView<const int8_t>& a, const StripsTarget& target, int64_t begin, int64_t end);
+void PackStripsI8Avx512(const MatrixView<const int8_t>& a, const StripsTarget& target, int64_t begin, int64_t end);
+void PackStripsU4Avx512(const MatrixView<const int8_t>& a, const StripsTarget& target, int64_t begin, int64_t end);
 
 struct PanelsTarget {
   int8_t* data;

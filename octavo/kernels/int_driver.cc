@@ -13,6 +13,8 @@ constexpr int64_t kNarrowRows = 16;
 // a share of the third and of the second cache.
 constexpr int64_t kStripsBytes = int64_t{8} << 20;
 constexpr int64_t kPanelsBytes = int64_t{192} << 10;
+constexpr int64_t kDecodedBytes = int64_t{448} << 10;
+constexpr int64_t kDirectRows = 8;                   // up to these, panels are not decoded
 constexpr int64_t kPackStrips = 4, kPackPanels = 4;  // per packing task
 
 int64_t Ceil(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -23,9 +25,9 @@ struct Packed {
   int32_t *row_add = nullptr, *row_sum = nullptr;
 };
 
-Packed Carve(Carver& carver, const IntBlock& block, int64_t rows) {
+Packed Carve(Carver& carver, const IntFamily& family, const IntBlock& block, int64_t rows) {
   Packed packed;
-  packed.strips = carver.Take<uint8_t>(rows * block.tiles * block.units * kUnitRowBytes);
+  packed.strips = carver.Take<uint8_t>(rows * block.tiles * block.units * family.unit_row_bytes);
   packed.row_add = carver.Take<int32_t>(rows * block.tiles);
   if (block.epilogue.col_zero.data != nullptr) packed.row_sum = carver.Take<int32_t>(rows * block.tiles);
   return packed;
@@ -45,7 +47,11 @@ void RunNarrow(ThreadPool& pool, Arena& arena, const IntFamily& family, const In
   IntBlock block = product.block;
   block.rows = product.a.rows;
   Carver sizes(nullptr);
-  Carve(sizes, block, block.rows);
+  Carve(sizes, family, block, block.rows);
+  // Rows for which a family decodes panels: a pair of them at a time.
+  const bool decodes = family.decoded > 0 && block.rows > kDirectRows;
+  const int64_t scratch_bytes = decodes ? RectScratch(block, family.decoded, 2, 2) : 0;
+  sizes.Take<uint8_t>(scratch_bytes);
   const int64_t each = static_cast<int64_t>(sizes.used());
   std::byte* memory = arena.Reserve(Arena::kLeft, sizes.used() * static_cast<size_t>(pool.size()));
   const int64_t strips = Ceil(block.rows, family.strip_rows), panels = Ceil(block.cols, kPanelColumns);
@@ -56,17 +62,17 @@ void RunNarrow(ThreadPool& pool, Arena& arena, const IntFamily& family, const In
     int64_t begin = next.fetch_add(run, std::memory_order_relaxed);
     if (begin >= panels) return;
     Carver carver(memory + worker * each);
-    const Packed packed = Carve(carver, block, block.rows);
+    const Packed packed = Carve(carver, family, block, block.rows);
+    uint8_t* scratch = carver.Take<uint8_t>(scratch_bytes);
     family.pack_strips(product.a, TargetOf(block, packed), 0, strips);
     IntBlock mine = block;
     Attach(mine, packed);
     for (; begin < panels; begin = next.fetch_add(run, std::memory_order_relaxed)) {
       const int64_t end = std::min(begin + run, panels);
-      if (strips == 1) {
-        family.run(mine, {0, 1, begin, end});
-        continue;
+      const int64_t step = decodes ? 2 : strips == 1 ? run : 1;
+      for (int64_t panel = begin; panel < end; panel += step) {
+        family.run(mine, {0, strips, panel, std::min(panel + step, end)}, scratch);
       }
-      for (int64_t panel = begin; panel < end; ++panel) family.run(mine, {0, strips, panel, panel + 1});
     }
   });
 }
@@ -85,6 +91,28 @@ struct Piece {
   int64_t Tasks() const { return Ceil(strips, strip_run) * Ceil(panels, panel_run); }
 };
 
+// The size of a rectangle.
+void CutPiece(Piece& piece, const IntFamily& family, int64_t threads, size_t products) {
+  if (family.decoded == 0) {
+    piece.panel_run = std::clamp<int64_t>(kPanelsBytes / piece.block.panel_bytes(), 1, 16);
+    piece.strip_run = std::clamp<int64_t>(piece.strips / (4 * threads), 4, 32);
+    return;
+  }
+  if (ByPairs(piece.block, family.decoded, piece.strips)) {
+    // Long runs of panels, so that fetching ahead pays; many products share the workers themselves.
+    const int64_t cuts = products >= static_cast<size_t>(4 * threads) ? 1 : 4 * threads;
+    piece.panel_run = Ceil(Ceil(piece.panels, cuts), 2) * 2;
+    piece.strip_run = piece.strips;
+    return;
+  }
+  // Pairs of panels; enough strips to pay for decoding, few enough to share out.
+  const int64_t one = RectScratch(piece.block, family.decoded, piece.strips, 1);
+  piece.panel_run = std::clamp<int64_t>(kDecodedBytes / one, 2, 16) / 2 * 2;
+  const int64_t across = Ceil(piece.panels, piece.panel_run);
+  const int64_t cuts = std::max<int64_t>(1, Ceil(6 * threads, across));
+  piece.strip_run = std::clamp<int64_t>(Ceil(piece.strips, cuts), std::min<int64_t>(piece.strips, 6), 48);
+}
+
 // Piece and task inside it, for a task number of the batch; `ends` are running totals.
 struct Place {
   size_t piece;
@@ -95,33 +123,40 @@ Place Find(const std::vector<int64_t>& ends, int64_t task) {
   return {piece, piece == 0 ? task : task - ends[piece - 1]};
 }
 
-// Runs work(piece, task) for every task of a batch, taken from a counter.
+// Runs work(piece, task, worker) for every task of a batch, taken from a counter.
 template <typename Count, typename Work>
 void ForTasks(ThreadPool& pool, const std::vector<Piece>& batch, const Count& count, const Work& work) {
   std::vector<int64_t> ends;
   int64_t total = 0;
   for (const Piece& piece : batch) ends.push_back(total += count(piece));
   std::atomic<int64_t> next = 0;
-  pool.Run([&](int, int) {
+  pool.Run([&](int worker, int) {
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < total;) {
       const Place place = Find(ends, i);
-      work(batch[place.piece], place.task);
+      work(batch[place.piece], place.task, worker);
     }
   });
 }
 
 void RunBatch(ThreadPool& pool, Arena& arena, const IntFamily& family, std::vector<Piece>& batch) {
   Carver sizes(nullptr);
-  for (const Piece& piece : batch) Carve(sizes, piece.block, piece.a.rows);
+  int64_t scratch_bytes = 0;
+  for (const Piece& piece : batch) {
+    Carve(sizes, family, piece.block, piece.a.rows);
+    scratch_bytes = std::max(scratch_bytes, RectScratch(piece.block, family.decoded, piece.strip_run, piece.panel_run));
+  }
+  scratch_bytes = Ceil(scratch_bytes, kLineBytes) * kLineBytes;
+  auto* scratch =
+      reinterpret_cast<uint8_t*>(arena.Reserve(Arena::kDecoded, static_cast<size_t>(scratch_bytes * pool.size())));
   Carver carver(arena.Reserve(Arena::kLeft, sizes.used()));
   std::vector<Packed> packed;
   for (Piece& piece : batch) {
-    packed.push_back(Carve(carver, piece.block, piece.a.rows));
+    packed.push_back(Carve(carver, family, piece.block, piece.a.rows));
     Attach(piece.block, packed.back());
   }
   ForTasks(
       pool, batch, [](const Piece& piece) { return piece.PackTasks(); },
-      [&](const Piece& piece, int64_t task) {
+      [&](const Piece& piece, int64_t task, int) {
         const int64_t left = Ceil(piece.strips, kPackStrips);
         if (task < left) {
           const int64_t begin = task * kPackStrips;
@@ -135,11 +170,12 @@ void RunBatch(ThreadPool& pool, Arena& arena, const IntFamily& family, std::vect
       });
   ForTasks(
       pool, batch, [](const Piece& piece) { return piece.Tasks(); },
-      [&](const Piece& piece, int64_t task) {
+      [&](const Piece& piece, int64_t task, int worker) {
         const int64_t across = Ceil(piece.panels, piece.panel_run);
         const int64_t s = task / across * piece.strip_run, p = task % across * piece.panel_run;
         family.run(piece.block,
-                   {s, std::min(s + piece.strip_run, piece.strips), p, std::min(p + piece.panel_run, piece.panels)});
+                   {s, std::min(s + piece.strip_run, piece.strips), p, std::min(p + piece.panel_run, piece.panels)},
+                   scratch + worker * scratch_bytes);
       });
   batch.clear();
 }
@@ -155,7 +191,7 @@ void RunIntProducts(ThreadPool& pool, Arena& arena, const IntFamily& family, std
   int64_t bytes = 0;
   for (const IntProduct& product : products) {
     const IntBlock& block = product.block;
-    const int64_t rows = product.a.rows, row_bytes = block.tiles * block.units * kUnitRowBytes;
+    const int64_t rows = product.a.rows, row_bytes = block.tiles * block.units * family.unit_row_bytes;
     if (rows == 0 || block.cols == 0) continue;
     // Equal passes of whole strips that fit the budget.
     const int64_t passes = Ceil(rows, std::max(kStripsBytes / row_bytes, int64_t{64}));
@@ -177,8 +213,7 @@ void RunIntProducts(ThreadPool& pool, Arena& arena, const IntFamily& family, std
                   0};
       piece.block.rows = count;
       piece.block.first_row += row;
-      piece.panel_run = std::clamp<int64_t>(kPanelsBytes / block.panel_bytes(), 1, 16);
-      piece.strip_run = std::clamp<int64_t>(piece.strips / (4 * pool.size()), 4, 32);
+      CutPiece(piece, family, pool.size(), products.size());
       batch.push_back(piece);
       bytes += count * row_bytes;
     }

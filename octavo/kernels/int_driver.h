@@ -13,12 +13,13 @@
 
 namespace octavo::kernels {
 
-// The family's functions and its strip height.
+// The family's functions and the geometry of its strips.
 struct IntFamily {
-  int64_t strip_rows;
+  int64_t strip_rows, unit_row_bytes;
+  int64_t decoded;  // lines that a line of the panels becomes in a worker's scratch; 0: none (RectScratch)
   void (*pack_strips)(const MatrixView<const int8_t>& a, const StripsTarget& target, int64_t begin, int64_t end);
   void (*pack_panels)(const MatrixView<const int8_t>& b, const PanelsTarget& target, int64_t begin, int64_t end);
-  void (*run)(const IntBlock& block, const IntRect& rect);
+  void (*run)(const IntBlock& block, const IntRect& rect, uint8_t* scratch);
 };
 
 // One product: `block` has the shapes, the epilogue, the output and the panels. If b has data, the panels are packed

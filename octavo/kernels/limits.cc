@@ -76,15 +76,20 @@ MachineLimits MeasureLimits(ThreadPool& pool, Isa isa, int repeats) {
   MachineLimits limits;
   const ReadBuffer buffer;
   constexpr int64_t kRounds = 3'000'000;
-  const bool avx2 = isa == Isa::kAvx2;
+  const bool avx2 = isa >= Isa::kAvx2, avx512 = isa >= Isa::kAvx512;
   limits.fma_gmacs = BestRate(pool, repeats, [&](int, int) {
 #if defined(__x86_64__)
+    if (avx512) return internal::FmaLoopAvx512(kRounds);
     if (avx2) return internal::FmaLoopAvx2(kRounds);
 #endif
     return FmaLoopPlain(kRounds);
   });
 #if defined(__x86_64__)
-  if (avx2) limits.madd_gmacs = BestRate(pool, repeats, [&](int, int) { return internal::MaddLoopAvx2(kRounds); });
+  if (avx2) {
+    limits.madd_gmacs = BestRate(pool, repeats, [&](int, int) {
+      return avx512 ? internal::DotLoopAvx512(kRounds) : internal::MaddLoopAvx2(kRounds);
+    });
+  }
 #endif
   limits.read_gb_per_s = BestRate(pool, repeats, [&](int worker, int workers) {
     const Range range = Piece(kReadBytes / 4, 1024, worker, workers);

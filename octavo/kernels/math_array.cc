@@ -43,7 +43,7 @@ std::string_view NameOf(MathFunction function) { return RowOf(function).name; }
 
 void ApplyMath(MathFunction function, Isa isa, const float* x, float* y, int64_t count) {
   const Row& row = RowOf(function);
-  (isa == Isa::kAvx2 ? row.avx2 : row.reference)(x, y, count);
+  (isa >= Isa::kAvx2 ? row.avx2 : row.reference)(x, y, count);
 }
 
 }  // namespace octavo::kernels

@@ -158,7 +158,7 @@ TEST(Math, SinCosInDoubleForPositionTables) {
 #if defined(__x86_64__)
 class MathAvx2 : public testing::Test {
   void SetUp() override {
-    if (ChooseIsa().isa != Isa::kAvx2) GTEST_SKIP() << "no avx2 here";
+    if (ChooseIsa().isa < Isa::kAvx2) GTEST_SKIP() << "no avx2 here";
   }
 };
 
@@ -179,7 +179,7 @@ TEST_F(MathAvx2, SameBitsAsTheReference) {
   std::vector<float> reference(grid.size()), fast(grid.size());
   for (MathFunction function : kMathFunctions) {
     ApplyMath(function, Isa::kReference, grid.data(), reference.data(), count);
-    ApplyMath(function, Isa::kAvx2, grid.data(), fast.data(), count);
+    ApplyMath(function, ChooseIsa().isa, grid.data(), fast.data(), count);
     size_t first = 0;
     EXPECT_EQ(CountDifferent(reference, fast, &first), 0)
         << NameOf(function) << "(" << grid[first] << "): " << reference[first] << " and " << fast[first];
@@ -203,7 +203,7 @@ TEST_F(MathAvx2, TailsTouchNothingElse) {
   const ScopedFloatMode mode;
   for (int64_t count = 0; count < 20; ++count) {
     std::vector<float> x(24, 0.5f), y(24, -7.0f);
-    ApplyMath(MathFunction::kExp, Isa::kAvx2, x.data(), y.data(), count);
+    ApplyMath(MathFunction::kExp, ChooseIsa().isa, x.data(), y.data(), count);
     for (int64_t i = 0; i < 24; ++i) EXPECT_EQ(y[i], i < count ? Exp(0.5f) : -7.0f) << count << " " << i;
   }
 }

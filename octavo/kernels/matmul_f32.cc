@@ -53,7 +53,7 @@ struct Entry {
 };
 
 std::string_view DeclinePackedStream(Isa isa, const MatMulF32Args& args) {
-  if (isa != Isa::kAvx2) return "needs avx2";
+  if (isa < Isa::kAvx2) return "needs avx2";
   if (args.packed_b == nullptr) return "B is not packed";
   if (args.c.rows > internal::kStreamRows) return "more than 8 rows";
   if (args.a.cols == 0) return "K is 0";
@@ -61,7 +61,7 @@ std::string_view DeclinePackedStream(Isa isa, const MatMulF32Args& args) {
 }
 
 std::string_view DeclineStream(Isa isa, const MatMulF32Args& args) {
-  if (isa != Isa::kAvx2) return "needs avx2";
+  if (isa < Isa::kAvx2) return "needs avx2";
   if (args.c.rows > internal::kStreamRows) return "more than 8 rows";
   if (args.a.cols == 0) return "K is 0";
   if (args.packed_b != nullptr) return "B is packed";
@@ -71,14 +71,24 @@ std::string_view DeclineStream(Isa isa, const MatMulF32Args& args) {
 }
 
 std::string_view DeclineBlocked(Isa isa, const MatMulF32Args& args) {
-  if (isa != Isa::kAvx2) return "needs avx2";
+  if (isa < Isa::kAvx2) return "needs avx2";
   if (args.a.cols == 0) return "K is 0";
   return {};
 }
 
+std::string_view DeclineWide(Isa isa, const MatMulF32Args& args) {
+  return isa < Isa::kAvx512 ? "needs avx512" : DeclineBlocked(isa, args);
+}
+
+std::string_view DeclineWidePackedStream(Isa isa, const MatMulF32Args& args) {
+  return isa < Isa::kAvx512 ? "needs avx512" : DeclinePackedStream(isa, args);
+}
+
 constexpr Entry kEntries[] = {
+    {Which::kPackedStream, "f32 packed stream avx512 (M <= 8)", &DeclineWidePackedStream},
     {Which::kPackedStream, "f32 packed stream avx2 (M <= 8)", &DeclinePackedStream},
     {Which::kStream, "f32 stream avx2 (M <= 8)", &DeclineStream},
+    {Which::kBlocked, "f32 blocked 14x32 avx512", &DeclineWide},
     {Which::kBlocked, "f32 blocked 6x16 avx2", &DeclineBlocked},
     {Which::kReference, "f32 reference", [](Isa, const MatMulF32Args&) -> std::string_view { return {}; }},
 };
@@ -155,7 +165,7 @@ void MatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, std::span<const 
     if (args.c.rows == 0 || args.c.cols == 0) continue;
     switch (Select(isa, args)) {
       case Which::kPackedStream:
-        MatMulF32PackedStream(pool, workspace, args);
+        MatMulF32PackedStream(pool, isa, workspace, args);
         break;
       case Which::kStream:
         MatMulF32Stream(pool, workspace, args);
@@ -167,7 +177,7 @@ void MatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, std::span<const 
         MatMulF32Reference(pool, args);
     }
   }
-  if (!blocked.empty()) MatMulF32Blocked(pool, workspace, blocked);
+  if (!blocked.empty()) MatMulF32Blocked(pool, isa, workspace, blocked);
 }
 
 void GroupedMatMulF32(ThreadPool& pool, Isa isa, Workspace& workspace, const GroupedF32Args& args) {

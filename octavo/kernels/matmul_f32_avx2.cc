@@ -1,4 +1,4 @@
-#include "octavo/kernels/matmul_f32_avx2.h"
+#include "octavo/kernels/matmul_f32_tile.h"
 
 #include <immintrin.h>
 
@@ -111,16 +111,6 @@ void EdgeTile(const LeafJob& job, const float* a, const float* b, float* partial
       out[r * out_stride + n] = job.first ? sum : partial[r * job.partial_stride + n] + sum;
     }
   }
-}
-
-FinishF32 FinishAt(const FinishF32& finish, int64_t row, int64_t col) {
-  FinishF32 part = finish;
-  if (part.row_scale != nullptr) part.row_scale += row * part.row_scale_stride;
-  if (part.col_scale != nullptr) part.col_scale += col * part.col_scale_stride;
-  if (part.bias != nullptr) part.bias += col * part.bias_stride;
-  const int64_t bytes = part.stored == Stored::kF32 ? 4 : 2;
-  part.c = static_cast<char*>(part.c) + (row * part.row_stride + col * part.col_stride) * bytes;
-  return part;
 }
 
 }  // namespace

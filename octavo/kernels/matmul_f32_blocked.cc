@@ -8,23 +8,35 @@
 #include <thread>
 #include <vector>
 
-#include "octavo/kernels/matmul_f32_avx2.h"
 #include "octavo/kernels/matmul_f32_impl.h"
+#include "octavo/kernels/matmul_f32_tile.h"
 #include "octavo/kernels/weight_only.h"
-#include "octavo/kernels/weight_only_avx2.h"
+#include "octavo/kernels/weight_only_isa.h"
 
 namespace octavo::kernels {
 namespace {
 
 using internal::kColsOfTile;
-using internal::kRowsOfTile;
 
 constexpr int64_t kBlockCols = 2048;    // B: 2 MiB per block, two of them stay in the last cache
-constexpr int64_t kChunkRows = 1536;    // A: 1.5 MiB per chunk
-constexpr int64_t kTileRows = 192;      // rows of one job: 192 KiB of A stay in the second cache
-constexpr int64_t kPackRows = 96;       // rows of one packing job
 constexpr int64_t kPackCols = 128;      // columns of one packing job
 constexpr int64_t kPartialRows = 2048;  // rows of partial sums kept outside C
+
+// What depends on the instruction set. The numbers of rows are multiples of the register tile's.
+struct Geometry {
+  int64_t tile_rows;   // of a register tile
+  int64_t chunk_rows;  // A: 1.5 MiB per chunk
+  int64_t job_rows;    // of one job: their part of A stays in the second cache
+  int64_t pack_rows;   // of one packing job
+  int64_t least_cols;  // of one job
+  void (*pack_rows_of)(const FloatSource& a, int64_t row, int64_t rows, int64_t k0, int64_t depth, float* out);
+  void (*decode_cols)(const PackedView& view, int64_t k0, int64_t depth, int64_t col, int64_t cols, float* out,
+                      int64_t panel_stride);
+  void (*run)(const internal::LeafJob& job);
+};
+constexpr Geometry kAvx2{6, 1536, 192, 96, 64, internal::PackRowsAvx2, internal::DecodeColsAvx2, internal::RunLeafAvx2};
+constexpr Geometry kAvx512{
+    14, 14 * 110, 14 * 20, 14 * 7, 64, internal::PackRowsAvx512, internal::DecodeColsAvx512, internal::RunLeafAvx512};
 
 enum Slot { kSlotA, kSlotB, kSlotPartial, kSlotStates };
 
@@ -90,12 +102,13 @@ Problem MakeProblem(const MatMulF32Args& args) {
 
 class Blocked {
  public:
-  Blocked(Workspace& workspace, std::span<const MatMulF32Args> many, int threads) : threads_(threads) {
+  Blocked(Workspace& workspace, const Geometry& geometry, std::span<const MatMulF32Args> many, int threads)
+      : geometry_(geometry), threads_(threads) {
     for (const MatMulF32Args& args : many) problems_.push_back(MakeProblem(args));
     int64_t a_floats = 0, b_floats = 0, partial_floats = 0;
     for (size_t i = 0; i < problems_.size(); ++i) AddSteps(static_cast<int>(i), partial_floats);
     for (const Step& step : steps_) {
-      a_floats = std::max(a_floats, RoundUp(step.rows, kRowsOfTile) * step.depth);
+      a_floats = std::max(a_floats, RoundUp(step.rows, geometry_.tile_rows) * step.depth);
       b_floats = std::max(b_floats, RoundUp(step.cols, kColsOfTile) * step.depth);
     }
     // A page between the two buffers keeps them off the same cache sets.
@@ -137,8 +150,8 @@ class Blocked {
   }
 
  private:
-  static int64_t RowPacks(const Step& step) { return CeilDiv(step.rows, kPackRows); }
-  static int64_t PackJobs(const Step& step) {
+  int64_t RowPacks(const Step& step) const { return CeilDiv(step.rows, geometry_.pack_rows); }
+  int64_t PackJobs(const Step& step) const {
     return RowPacks(step) + (step.pack_b ? CeilDiv(step.cols, kPackCols) : 0);
   }
   static int64_t Tiles(const Step& step) { return step.row_tiles * step.col_tiles; }
@@ -156,12 +169,12 @@ class Blocked {
         for (int64_t k0 = 0; k0 < p.k; k0 += kLeaf) {
           b_buffer_ ^= 1;
           tiles_ = first_tile;
-          for (int64_t row = outer; row < outer_end; row += kChunkRows) {
+          for (int64_t row = outer; row < outer_end; row += geometry_.chunk_rows) {
             Step step{};
             step.problem = index;
             step.col = col, step.cols = std::min(kBlockCols, p.n - col);
             step.k0 = k0, step.depth = std::min(kLeaf, p.k - k0);
-            step.row = row, step.rows = std::min(kChunkRows, outer_end - row);
+            step.row = row, step.rows = std::min(geometry_.chunk_rows, outer_end - row);
             step.pack_b = row == outer && !p.PanelsInPlace();
             step.b_buffer = b_buffer_;
             step.partial_row = outer;
@@ -177,13 +190,13 @@ class Blocked {
 
   // Cuts a step into jobs: blocks of rows that fit the second cache, and of columns when that gives too few to share.
   void Cut(Step& step) const {
-    step.row_tiles = CeilDiv(step.rows, kTileRows);
-    step.tile_rows = RoundUp(CeilDiv(step.rows, step.row_tiles), kRowsOfTile);
+    step.row_tiles = CeilDiv(step.rows, geometry_.job_rows);
+    step.tile_rows = RoundUp(CeilDiv(step.rows, step.row_tiles), geometry_.tile_rows);
     step.row_tiles = CeilDiv(step.rows, step.tile_rows);
     const int64_t wanted = threads_ == 1 ? 1 : 6 * threads_;
-    const int64_t most = CeilDiv(step.cols, 4 * kColsOfTile);
+    const int64_t most = CeilDiv(step.cols, geometry_.least_cols);
     step.col_tiles = std::clamp<int64_t>(CeilDiv(wanted, step.row_tiles), 1, most);
-    step.tile_cols = RoundUp(CeilDiv(step.cols, step.col_tiles), kColsOfTile);
+    step.tile_cols = RoundUp(CeilDiv(step.cols, step.col_tiles), 2 * kColsOfTile);
     step.col_tiles = CeilDiv(step.cols, step.tile_cols);
   }
 
@@ -191,8 +204,8 @@ class Blocked {
     const Step& step = steps_[s];
     const Problem& p = problems_[static_cast<size_t>(step.problem)];
     if (job < RowPacks(step)) {
-      const int64_t row = job * kPackRows;
-      internal::PackRowsAvx2(p.a, step.row + row, std::min(kPackRows, step.rows - row), step.k0, step.depth,
+      const int64_t row = job * geometry_.pack_rows;
+      geometry_.pack_rows_of(p.a, step.row + row, std::min(geometry_.pack_rows, step.rows - row), step.k0, step.depth,
                              a_ + (s % 2) * a_stride_ + row * step.depth);
       return;
     }
@@ -202,7 +215,7 @@ class Blocked {
       internal::PackColsAvx2(p.b, step.k0, step.depth, step.col + col, cols, out, kColsOfTile * step.depth);
       return;
     }
-    internal::DecodeColsAvx2(*p.packed, step.k0, step.depth, step.col + col, cols, out, kColsOfTile * step.depth);
+    geometry_.decode_cols(*p.packed, step.k0, step.depth, step.col + col, cols, out, kColsOfTile * step.depth);
   }
 
   void Multiply(size_t s, int64_t tile) {
@@ -234,13 +247,14 @@ class Blocked {
       job.partial = partial_ + (c_row - step.partial_row) * job.partial_stride + col;
     }
     if (job.last && !p.plain) job.finish = FinishAt(p, c_row, c_col);
-    internal::RunLeafAvx2(job);
+    geometry_.run(job);
   }
 
   static internal::FinishF32 FinishAt(const Problem& p, int64_t row, int64_t col) {
     return MakeFinish(p.epilogue, p.c, row, col);
   }
 
+  const Geometry& geometry_;
   int threads_;
   std::vector<Problem> problems_;
   std::vector<Step> steps_;
@@ -254,8 +268,8 @@ class Blocked {
 
 }  // namespace
 
-void MatMulF32Blocked(ThreadPool& pool, Workspace& workspace, std::span<const MatMulF32Args> many) {
-  Blocked blocked(workspace, many, pool.size());
+void MatMulF32Blocked(ThreadPool& pool, Isa isa, Workspace& workspace, std::span<const MatMulF32Args> many) {
+  Blocked blocked(workspace, isa >= Isa::kAvx512 ? kAvx512 : kAvx2, many, pool.size());
   pool.Run([&](int, int) { blocked.Work(); });
 }
 

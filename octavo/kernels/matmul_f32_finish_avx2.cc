@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "octavo/kernels/matmul_f32_avx2.h"
+#include "octavo/kernels/matmul_f32_tile.h"
 
 namespace octavo::kernels::internal {
 namespace {

@@ -57,7 +57,7 @@ void CheckMatMulI8(const MatMulI8Args& args) {
   CheckIntOutput("MatMulI8", args.out, args.epilogue, args.tile != 0, args.a.rows, n);
 }
 
-IntProduct ProductI8(const MatMulI8Args& args, std::byte* memory) {
+IntProduct ProductI8(Isa isa, const MatMulI8Args& args, std::byte* memory) {
   const bool packed = args.panels.data != nullptr, row_zero = args.epilogue.row_zero.data != nullptr;
   IntProduct product{.a = args.a};
   PanelsI8 panels = args.panels;
@@ -78,7 +78,7 @@ IntProduct ProductI8(const MatMulI8Args& args, std::byte* memory) {
   block.units = cut.Units(kStepsI8);
   block.k = panels.k;
   block.tile_length = cut.length;
-  block.col_add = CrossSums(panels);
+  if (isa == Isa::kAvx2) block.col_add = CrossSums(panels);
   block.col_sum = panels.col_sums;
   block.epilogue = args.epilogue;
   block.out = args.out;
@@ -95,25 +95,32 @@ size_t PanelsScratch(const MatMulI8Args& args) {
 
 namespace {
 
+std::string_view DeclineAvx512(Isa isa, const MatMulI8Args& args) {
+  if (isa < Isa::kAvx512) return "another instruction set was chosen";
+  if (args.a.cols == 0) return "K is 0: nothing to multiply";
+  return "";
+}
+
 std::string_view DeclineAvx2(Isa isa, const MatMulI8Args& args) {
-  if (isa != Isa::kAvx2) return "another instruction set was chosen";
+  if (isa < Isa::kAvx2) return "another instruction set was chosen";
   if (args.a.cols == 0) return "K is 0: nothing to multiply";
   return "";
 }
 
 std::string_view DeclineNothing(Isa, const MatMulI8Args&) { return ""; }
 
-void RunAvx2(ThreadPool& pool, Isa, const MatMulI8Args& args) {
+void RunPacked(ThreadPool& pool, Isa isa, const MatMulI8Args& args) {
   Arena own;
   Arena& arena = args.arena != nullptr ? *args.arena : own;
-  const IntProduct product = ProductI8(args, arena.Reserve(Arena::kRight, PanelsScratch(args)));
-  RunIntProducts(pool, arena, kFamilyI8, {&product, 1});
+  const IntProduct product = ProductI8(isa, args, arena.Reserve(Arena::kRight, PanelsScratch(args)));
+  RunIntProducts(pool, arena, FamilyI8(isa), {&product, 1});
 }
 
 void RunReference(ThreadPool&, Isa, const MatMulI8Args& args) { MatMulI8Reference(args); }
 
 constexpr KernelEntry<MatMulI8Args> kEntries[] = {
-    {"int8 avx2 4x16", DeclineAvx2, RunAvx2},
+    {"int8 avx512 vnni 14x32", DeclineAvx512, RunPacked},
+    {"int8 avx2 4x16", DeclineAvx2, RunPacked},
     {"int8 reference", DeclineNothing, RunReference},
 };
 

@@ -90,6 +90,6 @@ struct MicroI8 {
 
 }  // namespace
 
-void BlockI8Avx2(const IntBlock& block, const IntRect& rect) { RunBlock<MicroI8>(block, rect); }
+void BlockI8Avx2(const IntBlock& block, const IntRect& rect, uint8_t*) { RunBlock<MicroI8>(block, rect); }
 
 }  // namespace octavo::kernels

@@ -16,7 +16,7 @@ namespace {
 PanelsI8 Pack(const MatrixView<const int8_t>& b, int64_t tile, Buffer& memory) {
   ThreadPool pool(1);
   memory = Buffer(static_cast<size_t>(PanelsI8Bytes(b.rows, b.cols, tile)));
-  return PackPanelsI8(pool, Isa::kAvx2, b, tile, static_cast<int8_t*>(memory.data()), nullptr);
+  return PackPanelsI8(pool, ChooseIsa().isa, b, tile, static_cast<int8_t*>(memory.data()), nullptr);
 }
 
 TEST(MatMulI8Bits, ExtremeCodesAreExactUpToTheBound) {
@@ -29,7 +29,7 @@ TEST(MatMulI8Bits, ExtremeCodesAreExactUpToTheBound) {
         std::vector<int32_t> out(34);
         MatMulI8Args args{.a = RowMajor(a.data(), 2, k), .b = RowMajor(b.data(), k, 17)};
         args.out.i32 = RowMajor(out.data(), 2, 17);
-        MatMulI8(pool, Isa::kAvx2, args);
+        MatMulI8(pool, ChooseIsa().isa, args);
         for (const int32_t sum : out) ASSERT_EQ(sum, left * right * k) << k << " " << left << " " << right;
       }
     }
@@ -45,7 +45,7 @@ TEST(MatMulI8Bits, EveryPairOfCodesMeets) {
                     .b = RowMajor<const int8_t>(codes.data(), 1, 256)};
   args.out.i32 = RowMajor(out.data(), 256, 256);
   ThreadPool pool(2);
-  MatMulI8(pool, Isa::kAvx2, args);
+  MatMulI8(pool, ChooseIsa().isa, args);
   for (int i = 0; i < 256; ++i) {
     for (int j = 0; j < 256; ++j) ASSERT_EQ(out[static_cast<size_t>(i * 256 + j)], (i - 128) * (j - 128));
   }
@@ -85,7 +85,7 @@ TEST(MatMulI8Bits, StridesAndTransposesChangeNothing) {
         args.b = place(b, k, n, lb, mb);
         std::vector<int32_t> out(static_cast<size_t>(m * n * out_gap + 1), -1);
         args.out.i32 = {out.data() + 1, m, n, n * out_gap, out_gap};
-        MatMulI8(pool, Isa::kAvx2, args);
+        MatMulI8(pool, ChooseIsa().isa, args);
         for (int64_t i = 0; i < m * n; ++i) {
           ASSERT_EQ(out[static_cast<size_t>(1 + i * out_gap)], expected[static_cast<size_t>(i)])
               << la.turned << la.gap << la.pad << " " << lb.turned << lb.gap << lb.pad << " at " << i;
@@ -117,7 +117,7 @@ struct Batch {
     args.epilogue.col_scale = {col_scale.data(), 1, n};
     args.epilogue.bias = {bias.data()};
     args.out.f32 = RowMajor(out.data(), end - begin, n);
-    MatMulI8(pool, Isa::kAvx2, args);
+    MatMulI8(pool, ChooseIsa().isa, args);
     return out;
   }
 
@@ -182,7 +182,7 @@ TEST(MatMulI8Bits, ManyRowsPassByPass) {
   Arena arena;
   args.arena = &arena;
   ThreadPool pool(3);
-  MatMulI8(pool, Isa::kAvx2, args);
+  MatMulI8(pool, ChooseIsa().isa, args);
   args.out.i32 = RowMajor(expected.data(), m, n);
   MatMulI8Reference(args);
   EXPECT_EQ(out, expected);
@@ -237,7 +237,7 @@ TEST(MatMulI8Bits, NothingOutsideTheOperandsIsTouched) {
       args.epilogue.row_scale = {row.As<float>()};
       args.epilogue.col_scale = {col.As<float>()};
       args.out.f32 = RowMajor(out.As<float>(), e.m, e.n);
-      MatMulI8(pool, Isa::kAvx2, args);
+      MatMulI8(pool, ChooseIsa().isa, args);
       std::vector<float> expected(static_cast<size_t>(e.m * e.n));
       args.out.f32 = RowMajor(expected.data(), e.m, e.n);
       MatMulI8Reference(args);
@@ -246,9 +246,10 @@ TEST(MatMulI8Bits, NothingOutsideTheOperandsIsTouched) {
       const std::vector<int8_t> wv = RandomCodes(5, e.k * e.n, -8, 7);
       const Guarded panels(static_cast<size_t>(PanelsU4Bytes(e.k, e.n, 0)));
       MatMulU4Args four{.a = args.a, .epilogue = args.epilogue};
-      four.panels = PackPanelsU4(pool, Isa::kAvx2, RowMajor(wv.data(), e.k, e.n), 0, panels.As<uint8_t>(), nullptr);
+      four.panels =
+          PackPanelsU4(pool, ChooseIsa().isa, RowMajor(wv.data(), e.k, e.n), 0, panels.As<uint8_t>(), nullptr);
       four.out.f32 = RowMajor(out.As<float>(), e.m, e.n);
-      MatMulU4(pool, Isa::kAvx2, four);
+      MatMulU4(pool, ChooseIsa().isa, four);
       four.out.f32 = RowMajor(expected.data(), e.m, e.n);
       MatMulU4Reference(four);
       EXPECT_EQ(std::memcmp(out.As<float>(), expected.data(), expected.size() * 4), 0) << e.m << turned;
@@ -267,7 +268,7 @@ TEST(MatMulI8Bits, PackedPanelsAreTheSameFromBothInstructionSets) {
       const int64_t bytes = PanelsI8Bytes(k, n, tile), sums = PanelsI8Sums(k, n, tile);
       Buffer fast(static_cast<size_t>(bytes)), plain(static_cast<size_t>(bytes));
       std::vector<int32_t> fast_sums(static_cast<size_t>(sums)), plain_sums(fast_sums.size());
-      PackPanelsI8(pool, Isa::kAvx2, b, tile, static_cast<int8_t*>(fast.data()), fast_sums.data());
+      PackPanelsI8(pool, ChooseIsa().isa, b, tile, static_cast<int8_t*>(fast.data()), fast_sums.data());
       PackPanelsI8(pool, Isa::kReference, b, tile, static_cast<int8_t*>(plain.data()), plain_sums.data());
       EXPECT_EQ(std::memcmp(fast.data(), plain.data(), static_cast<size_t>(bytes)), 0);
       EXPECT_EQ(fast_sums, plain_sums);

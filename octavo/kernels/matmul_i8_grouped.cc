@@ -106,7 +106,7 @@ namespace {
 
 // All groups as one list of plain products.
 template <typename Args>
-void RunGroups(ThreadPool& pool, const Args& args) {
+void RunGroups(ThreadPool& pool, Isa isa, const Args& args) {
   std::vector<MatMulI8Args> plain;
   int64_t begin = 0;
   for (size_t g = 0; g < args.group_sizes.size(); ++g) {
@@ -126,10 +126,10 @@ void RunGroups(ThreadPool& pool, const Args& args) {
   std::byte* memory = arena.Reserve(Arena::kRight, bytes);
   std::vector<IntProduct> products;
   for (const MatMulI8Args& one : plain) {
-    products.push_back(ProductI8(one, memory));
+    products.push_back(ProductI8(isa, one, memory));
     memory += PanelsScratch(one);
   }
-  RunIntProducts(pool, arena, kFamilyI8, products);
+  RunIntProducts(pool, arena, FamilyI8(isa), products);
 }
 
 }  // namespace
@@ -140,13 +140,13 @@ void GroupedMatMulI8(ThreadPool& pool, Isa isa, const GroupedI8Args& args) {
   int64_t owned = 0;
   for (const int64_t size : args.group_sizes) owned = std::min(args.a.rows, owned + size);
   ZeroRows(args.out, owned, args.a.rows);
-  RunGroups(pool, args);
+  RunGroups(pool, isa, args);
 }
 
 void GroupedMatMulI8Transposed(ThreadPool& pool, Isa isa, const GroupedI8TransposedArgs& args) {
   if (isa == Isa::kReference) return GroupedMatMulI8TransposedReference(args);
   CheckGroupedMatMulI8Transposed(args);
-  RunGroups(pool, args);
+  RunGroups(pool, isa, args);
 }
 
 }  // namespace octavo::kernels

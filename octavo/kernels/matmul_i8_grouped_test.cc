@@ -19,7 +19,7 @@ struct Experts {
     for (size_t g = 0; g < sizes.size(); ++g) {
       b.push_back(RandomCodes(100 + g, k * n));
       memory.emplace_back(static_cast<size_t>(PanelsI8Bytes(k, n, 0)));
-      panels.push_back(PackPanelsI8(pool, Isa::kAvx2, RowMajor<const int8_t>(b.back().data(), k, n), 0,
+      panels.push_back(PackPanelsI8(pool, ChooseIsa().isa, RowMajor<const int8_t>(b.back().data(), k, n), 0,
                                     static_cast<int8_t*>(memory.back().data()), nullptr));
     }
     row_scale = RandomScales(2, m);
@@ -53,7 +53,7 @@ struct Experts {
 
 TEST(GroupedMatMulI8, RowsMeetTheirGroupAndNobodysRowsAreZero) {
   Experts e({3, 0, 5, 1, 0}, 12, 40, 33, false);
-  for (const Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (const Isa isa : AvailableIsas()) {
     const std::vector<float> out = e.Run(isa, 2);
     const int group_of_row[] = {0, 0, 0, 2, 2, 2, 2, 2, 3, -1, -1, -1};
     for (int64_t m = 0; m < 12; ++m) {
@@ -77,11 +77,11 @@ TEST(GroupedMatMulI8, RowsMeetTheirGroupAndNobodysRowsAreZero) {
 TEST(GroupedMatMulI8, EqualsReferenceForUnevenGroups) {
   for (const int threads : {1, 2, 3, 7}) {
     Experts uneven({0, 17, 1, 64, 0, 30, 2, 9}, 130, 70, 50, true);
-    EXPECT_EQ(uneven.Run(Isa::kAvx2, threads), uneven.Run(Isa::kReference, 1));
+    EXPECT_EQ(uneven.Run(ChooseIsa().isa, threads), uneven.Run(Isa::kReference, 1));
     Experts past({10, 200}, 40, 33, 16, false);  // sizes beyond the rows stop there
-    EXPECT_EQ(past.Run(Isa::kAvx2, threads), past.Run(Isa::kReference, 1));
+    EXPECT_EQ(past.Run(ChooseIsa().isa, threads), past.Run(Isa::kReference, 1));
     Experts none({}, 5, 8, 0, false);
-    EXPECT_EQ(none.Run(Isa::kAvx2, threads), none.Run(Isa::kReference, 1));
+    EXPECT_EQ(none.Run(ChooseIsa().isa, threads), none.Run(Isa::kReference, 1));
   }
 }
 
@@ -106,7 +106,7 @@ TEST(GroupedMatMulI8Transposed, EqualsReferenceAndEmptyGroupsAreZero) {
     ThreadPool pool(threads);
     std::vector<float> out(expected.size(), -1.0f);
     args.out.f32 = RowMajor(out.data(), groups * k, n);
-    GroupedMatMulI8Transposed(pool, Isa::kAvx2, args);
+    GroupedMatMulI8Transposed(pool, ChooseIsa().isa, args);
     EXPECT_EQ(out, expected);
   }
 }
@@ -116,10 +116,10 @@ TEST(GroupedMatMulI8, RefusesWrongLists) {
   Experts e({3, 4}, 7, 8, 16, false);
   const std::vector<int64_t> negative = {3, -1};
   e.args.group_sizes = negative;
-  EXPECT_THROW(GroupedMatMulI8(pool, Isa::kAvx2, e.args), Error);
+  EXPECT_THROW(GroupedMatMulI8(pool, ChooseIsa().isa, e.args), Error);
   const std::vector<int64_t> one = {3};
   e.args.group_sizes = one;
-  EXPECT_THROW(GroupedMatMulI8(pool, Isa::kAvx2, e.args), Error);
+  EXPECT_THROW(GroupedMatMulI8(pool, ChooseIsa().isa, e.args), Error);
 }
 
 }  // namespace

@@ -75,11 +75,11 @@ std::vector<uint32_t> BitsOf(const Product& p, int threads, Isa isa) {
   return bits;
 }
 
-constexpr Shape kShapes[] = {{1, 1, 1},       {2, 3, 4},         {6, 16, 8},     {7, 17, 9},         {5, 33, 255},
-                             {13, 50, 300},   {97, 65, 130},     {1, 200, 513},  {8, 31, 600},       {3, 16, 2},
-                             {64, 48, 1024},  {0, 5, 7},         {5, 0, 7},      {4, 6, 0},          {200, 160, 96},
-                             {9, 40, 96, 32}, {7, 19, 90, 32},   {6, 16, 35, 5}, {11, 33, 256, 128}, {3, 4, 0, 8},
-                             {2, 20, 7, 64},  {31, 70, 512, 128}};
+constexpr Shape kShapes[] = {{1, 1, 1},       {2, 3, 4},          {6, 16, 8},     {7, 17, 9},         {5, 33, 255},
+                             {13, 50, 300},   {97, 65, 130},      {1, 200, 513},  {8, 31, 600},       {3, 16, 2},
+                             {64, 48, 1024},  {0, 5, 7},          {5, 0, 7},      {4, 6, 0},          {200, 160, 96},
+                             {9, 40, 96, 32}, {7, 19, 90, 32},    {6, 16, 35, 5}, {11, 33, 256, 128}, {3, 4, 0, 8},
+                             {2, 20, 7, 64},  {31, 70, 512, 128}, {20, 40, 9001}, {80, 33, 8200}};
 
 TEST(MatMulI8, EqualsReferenceForAnyShapeAndEpilogue) {
   uint64_t seed = 1;
@@ -92,7 +92,7 @@ TEST(MatMulI8, EqualsReferenceForAnyShapeAndEpilogue) {
           SCOPED_TRACE(testing::Message() << shape.m << "x" << shape.n << "x" << shape.k << "/" << shape.tile << " out "
                                           << static_cast<int>(out) << " bf16 " << bf16_math << " zeros " << zeros);
           const std::vector<uint32_t> expected = BitsOf(Make(shape, out, seed, bf16_math, zeros), 1, Isa::kReference);
-          EXPECT_EQ(BitsOf(Make(shape, out, seed, bf16_math, zeros), 2, Isa::kAvx2), expected);
+          EXPECT_EQ(BitsOf(Make(shape, out, seed, bf16_math, zeros), 2, ChooseIsa().isa), expected);
         }
       }
     }
@@ -168,12 +168,13 @@ TEST(MatMulI8Reference, ZeroPointsShiftTheCodes) {
 TEST(MatMulI8, TheListSaysWhyAnEntryDeclined) {
   const MatMulI8Args args = {};
   EXPECT_EQ(ChooseMatMulI8(Isa::kReference, args).name, "int8 reference");
-  ASSERT_EQ(ChooseMatMulI8(Isa::kReference, args).declined.size(), 1u);
-  EXPECT_EQ(ChooseMatMulI8(Isa::kReference, args).declined[0], "int8 avx2 4x16: another instruction set was chosen");
-  EXPECT_EQ(ChooseMatMulI8(Isa::kAvx2, args).declined[0], "int8 avx2 4x16: K is 0: nothing to multiply");
+  ASSERT_EQ(ChooseMatMulI8(Isa::kReference, args).declined.size(), 2u);
+  EXPECT_EQ(ChooseMatMulI8(Isa::kReference, args).declined[1], "int8 avx2 4x16: another instruction set was chosen");
+  EXPECT_EQ(ChooseMatMulI8(Isa::kAvx2, args).declined[1], "int8 avx2 4x16: K is 0: nothing to multiply");
   MatMulI8Args some = args;
   some.a.cols = 1;
   EXPECT_EQ(ChooseMatMulI8(Isa::kAvx2, some).name, "int8 avx2 4x16");
+  EXPECT_EQ(ChooseMatMulI8(Isa::kAvx512, some).name, "int8 avx512 vnni 14x32");
 }
 
 TEST(MatMulI8, RefusesWhatIsNotExactOrDoesNotFit) {
@@ -185,18 +186,18 @@ TEST(MatMulI8, RefusesWhatIsNotExactOrDoesNotFit) {
       .b = RowMajor<const int8_t>(b.data(), 131072, 1),
   };
   args.out.i32 = RowMajor(&sum, 1, 1);
-  EXPECT_THROW(MatMulI8(pool, Isa::kAvx2, args), Error);
+  EXPECT_THROW(MatMulI8(pool, ChooseIsa().isa, args), Error);
   args.a.cols = 131071;
-  EXPECT_THROW(MatMulI8(pool, Isa::kAvx2, args), Error);  // rhs wants 131072
+  EXPECT_THROW(MatMulI8(pool, ChooseIsa().isa, args), Error);  // rhs wants 131072
   args.b.rows = 131071;
-  MatMulI8(pool, Isa::kAvx2, args);
+  MatMulI8(pool, ChooseIsa().isa, args);
   const int8_t zero = 1;
   args.epilogue.row_zero = {&zero};
-  EXPECT_THROW(MatMulI8(pool, Isa::kAvx2, args), Error);
+  EXPECT_THROW(MatMulI8(pool, ChooseIsa().isa, args), Error);
   args.epilogue.row_zero = {};
   const float scale = 1;
   args.epilogue.row_scale = {&scale};
-  EXPECT_THROW(MatMulI8(pool, Isa::kAvx2, args), Error);
+  EXPECT_THROW(MatMulI8(pool, ChooseIsa().isa, args), Error);
 }
 
 }  // namespace

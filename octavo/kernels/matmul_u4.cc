@@ -74,7 +74,7 @@ PanelsU4 PackPanelsU4(ThreadPool& pool, Isa isa, MatrixView<const int8_t> b, int
                             PaddedColumns(b.cols)};
   std::atomic<bool> inside = true;
   pool.ParallelFor(target.padded / kPanelColumns, 1, [&](int64_t begin, int64_t end) {
-    const auto pack = isa == Isa::kAvx2 ? PackPanelsU4Avx2 : PackPanelsU4Reference;
+    const auto pack = isa >= Isa::kAvx2 ? PackPanelsU4Avx2 : PackPanelsU4Reference;
     if (!pack(b, target, begin, end)) inside = false;
   });
   if (!inside) ThrowUsage("PackPanelsU4: a code outside -8 … 7 in [{}, {}]", b.rows, b.cols);
@@ -97,16 +97,24 @@ void CheckMatMulU4(const MatMulU4Args& args) {
 
 namespace {
 
+std::string_view DeclineAvx512(Isa isa, const MatMulU4Args& args) {
+  if (isa < Isa::kAvx512) return "another instruction set was chosen";
+  if (args.a.cols == 0) return "K is 0: nothing to multiply";
+  return "";
+}
+
 std::string_view DeclineAvx2(Isa isa, const MatMulU4Args& args) {
-  if (isa != Isa::kAvx2) return "another instruction set was chosen";
+  if (isa < Isa::kAvx2) return "another instruction set was chosen";
   if (args.a.cols == 0) return "K is 0: nothing to multiply";
   return "";
 }
 
 std::string_view DeclineNothing(Isa, const MatMulU4Args&) { return ""; }
 
-void RunAvx2(ThreadPool& pool, Isa, const MatMulU4Args& args) {
-  constexpr IntFamily kFamily{kStripRowsU4, PackStripsU4Avx2, nullptr, BlockU4Avx2};
+constexpr IntFamily kFamilyAvx2{kStripRowsU4, 8, 0, PackStripsU4Avx2, nullptr, BlockU4Avx2};
+constexpr IntFamily kFamilyAvx512{kStripRowsAvx512, 8, 2, PackStripsU4Avx512, nullptr, BlockU4Avx512};
+
+void RunPacked(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
   const TileCut cut = CutTiles(args.panels.k, args.panels.group);
   IntProduct product{.a = args.a};
   IntBlock& block = product.block;
@@ -120,13 +128,15 @@ void RunAvx2(ThreadPool& pool, Isa, const MatMulU4Args& args) {
   block.epilogue = args.epilogue;
   block.out = args.out;
   Arena own;
-  RunIntProducts(pool, args.arena != nullptr ? *args.arena : own, kFamily, {&product, 1});
+  RunIntProducts(pool, args.arena != nullptr ? *args.arena : own, isa >= Isa::kAvx512 ? kFamilyAvx512 : kFamilyAvx2,
+                 {&product, 1});
 }
 
 void RunReference(ThreadPool&, Isa, const MatMulU4Args& args) { MatMulU4Reference(args); }
 
 constexpr KernelEntry<MatMulU4Args> kEntries[] = {
-    {"int8 x int4 avx2 6x16", DeclineAvx2, RunAvx2},
+    {"int8 x int4 avx512 vnni 14x32", DeclineAvx512, RunPacked},
+    {"int8 x int4 avx2 6x16", DeclineAvx2, RunPacked},
     {"int8 x int4 reference", DeclineNothing, RunReference},
 };
 

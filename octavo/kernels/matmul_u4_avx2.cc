@@ -244,7 +244,7 @@ int32_t PackRowAnyhow(const int8_t* from, int64_t stride, int64_t length, int64_
 
 }  // namespace
 
-void BlockU4Avx2(const IntBlock& block, const IntRect& rect) { RunBlock<MicroU4>(block, rect); }
+void BlockU4Avx2(const IntBlock& block, const IntRect& rect, uint8_t*) { RunBlock<MicroU4>(block, rect); }
 
 void PackStripsU4Avx2(const MatrixView<const int8_t>& a, const StripsTarget& t, int64_t begin, int64_t end) {
   for (int64_t strip = begin; strip < end; ++strip) {

@@ -29,8 +29,8 @@ struct Product {
     col_zero = RandomCodes(seed + 5, s.n * groups, -8, 7);
     out.assign(static_cast<size_t>(s.m * s.n), -1.0f);
     args.a = RowMajor<const int8_t>(a.data(), s.m, s.k);
-    args.panels =
-        PackPanelsU4(pool, Isa::kAvx2, RowMajor<const int8_t>(b.data(), s.k, s.n), s.group, data.data(), sums.data());
+    args.panels = PackPanelsU4(pool, ChooseIsa().isa, RowMajor<const int8_t>(b.data(), s.k, s.n), s.group, data.data(),
+                               sums.data());
     args.epilogue.row_scale = {row_scale.data()};
     args.epilogue.col_scale = {col_scale.data(), 1, s.n};
     if (zeros) {
@@ -56,11 +56,11 @@ struct Product {
   MatMulU4Args args;
 };
 
-constexpr Shape kShapes[] = {{1, 1, 1},          {2, 3, 4},        {6, 16, 32},        {7, 17, 9},   {5, 33, 255},
-                             {13, 50, 300},      {97, 65, 130},    {1, 200, 513},      {8, 31, 600}, {3, 16, 2},
-                             {64, 48, 1024},     {0, 5, 7},        {5, 0, 7},          {4, 6, 0},    {19, 40, 96, 32},
-                             {7, 19, 90, 32},    {6, 16, 35, 5},   {11, 33, 256, 128}, {3, 4, 0, 8}, {2, 20, 7, 64},
-                             {31, 70, 512, 128}, {1, 64, 512, 32}, {4, 32, 100, 40}};
+constexpr Shape kShapes[] = {{1, 1, 1},          {2, 3, 4},        {6, 16, 32},        {7, 17, 9},     {5, 33, 255},
+                             {13, 50, 300},      {97, 65, 130},    {1, 200, 513},      {8, 31, 600},   {3, 16, 2},
+                             {64, 48, 1024},     {0, 5, 7},        {5, 0, 7},          {4, 6, 0},      {19, 40, 96, 32},
+                             {7, 19, 90, 32},    {6, 16, 35, 5},   {11, 33, 256, 128}, {3, 4, 0, 8},   {2, 20, 7, 64},
+                             {31, 70, 512, 128}, {1, 64, 512, 32}, {4, 32, 100, 40},   {20, 40, 8300}, {80, 33, 8200}};
 
 TEST(MatMulU4, PanelsKeepEveryCode) {
   for (const Shape& shape : kShapes) {
@@ -85,7 +85,7 @@ TEST(MatMulU4, PanelsAreTheSameFromBothInstructionSets) {
       for (int i = 0; i < 2; ++i) {
         data[i].resize(static_cast<size_t>(PanelsU4Bytes(shape.k, shape.n, shape.group)));
         sums[i].resize(static_cast<size_t>(PanelsU4Sums(shape.k, shape.n, shape.group)));
-        PackPanelsU4(pool, i == 0 ? Isa::kReference : Isa::kAvx2, b, shape.group, data[i].data(), sums[i].data());
+        PackPanelsU4(pool, i == 0 ? Isa::kReference : ChooseIsa().isa, b, shape.group, data[i].data(), sums[i].data());
       }
       EXPECT_EQ(data[0], data[1]);
       EXPECT_EQ(sums[0], sums[1]);
@@ -97,7 +97,7 @@ TEST(MatMulU4, ARowAloneEqualsTheRowInABatchForAnyThreads) {
   for (const int64_t group : {0, 32, 128}) {
     Product p({37, 64, 1024, group}, 5);
     const std::vector<float> whole = p.Run(Isa::kReference);
-    for (const int threads : {1, 2, 3, 7}) EXPECT_EQ(HashOf(p.Run(Isa::kAvx2, threads)), HashOf(whole));
+    for (const int threads : {1, 2, 3, 7}) EXPECT_EQ(HashOf(p.Run(ChooseIsa().isa, threads)), HashOf(whole));
     ThreadPool pool(2);
     for (int64_t row = 0; row < 37; ++row) {
       std::vector<float> alone(64);
@@ -105,7 +105,7 @@ TEST(MatMulU4, ARowAloneEqualsTheRowInABatchForAnyThreads) {
       args.a = RowMajor<const int8_t>(p.a.data() + row * 1024, 1, 1024);
       args.epilogue.row_scale.data += row;
       args.out.f32 = RowMajor(alone.data(), 1, 64);
-      MatMulU4(pool, Isa::kAvx2, args);
+      MatMulU4(pool, ChooseIsa().isa, args);
       EXPECT_EQ(alone, std::vector<float>(whole.begin() + row * 64, whole.begin() + (row + 1) * 64)) << row;
     }
   }
@@ -122,21 +122,21 @@ TEST(MatMulU4, ScalesInPanelsAreTheSameScales) {
   }
   p.args.epilogue.col_scale = {panels.data(), 1, 16, 128};
   EXPECT_EQ(p.Run(Isa::kReference), expected);
-  EXPECT_EQ(p.Run(Isa::kAvx2), expected);
+  EXPECT_EQ(p.Run(ChooseIsa().isa), expected);
 }
 
 TEST(MatMulU4, OtherEpiloguesEqualTheReference) {
   for (const int64_t group : {0, 32, 64}) {
     Product p({13, 50, 256, group}, 8);
     p.args.epilogue.order = ScaleOrder::kColumnThenRow;
-    EXPECT_EQ(p.Run(Isa::kAvx2), p.Run(Isa::kReference));
+    EXPECT_EQ(p.Run(ChooseIsa().isa), p.Run(Isa::kReference));
     p.args.epilogue.math = ScaleMath::kBF16;
-    EXPECT_EQ(p.Run(Isa::kAvx2), p.Run(Isa::kReference));
+    EXPECT_EQ(p.Run(ChooseIsa().isa), p.Run(Isa::kReference));
     p.args.epilogue.bias = {p.col_scale.data()};
-    EXPECT_EQ(p.Run(Isa::kAvx2), p.Run(Isa::kReference));
+    EXPECT_EQ(p.Run(ChooseIsa().isa), p.Run(Isa::kReference));
     const std::vector<float> tiled = RandomScales(3, 13 * p.groups);
     p.args.epilogue.row_scale = {tiled.data(), p.groups, 1};
-    EXPECT_EQ(p.Run(Isa::kAvx2), p.Run(Isa::kReference));
+    EXPECT_EQ(p.Run(ChooseIsa().isa), p.Run(Isa::kReference));
   }
 }
 
@@ -146,7 +146,7 @@ TEST(MatMulU4, EqualsReferenceForAnyShape) {
     for (const bool zeros : {false, true}) {
       Product p(shape, seed += 10, zeros);
       SCOPED_TRACE(testing::Message() << shape.m << "x" << shape.n << "x" << shape.k << "/" << shape.group << zeros);
-      EXPECT_EQ(p.Run(Isa::kAvx2), p.Run(Isa::kReference));
+      EXPECT_EQ(p.Run(ChooseIsa().isa), p.Run(Isa::kReference));
     }
   }
 }
@@ -156,7 +156,7 @@ TEST(MatMulU4, ExtremeCodesStayExact) {
     for (const int activation : {-128, 127}) {
       Product p({7, 18, 5000}, 1, false, weight, activation);
       p.args.epilogue = {};
-      for (const float value : p.Run(Isa::kAvx2)) ASSERT_EQ(value, static_cast<float>(weight * activation * 5000));
+      for (const float value : p.Run(ChooseIsa().isa)) ASSERT_EQ(value, static_cast<float>(weight * activation * 5000));
     }
   }
 }
@@ -165,7 +165,8 @@ TEST(MatMulU4, RefusesCodesOutside) {
   ThreadPool pool(1);
   const std::vector<int8_t> b(4, 8);
   std::vector<uint8_t> data(static_cast<size_t>(PanelsU4Bytes(2, 2, 0)));
-  EXPECT_THROW(PackPanelsU4(pool, Isa::kAvx2, RowMajor<const int8_t>(b.data(), 2, 2), 0, data.data(), nullptr), Error);
+  EXPECT_THROW(PackPanelsU4(pool, ChooseIsa().isa, RowMajor<const int8_t>(b.data(), 2, 2), 0, data.data(), nullptr),
+               Error);
 }
 
 }  // namespace

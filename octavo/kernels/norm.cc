@@ -46,7 +46,7 @@ void NormForward(ThreadPool& pool, Isa isa, const NormForwardArgs& args) {
   rows.inv = args.inv;
   rows.mean = args.mean;
   pool.ParallelFor(args.x.rows, RowGrain(args.x.cols), [&](int64_t begin, int64_t end) {
-    isa == Isa::kAvx2 ? NormForwardAvx2(rows, begin, end) : NormForwardRef(rows, begin, end);
+    isa >= Isa::kAvx2 ? NormForwardAvx2(rows, begin, end) : NormForwardRef(rows, begin, end);
   });
 }
 
@@ -82,7 +82,7 @@ void NormBackward(ThreadPool& pool, Isa isa, const NormBackwardArgs& args) {
     for (int64_t l = begin; l < end; ++l) {
       float* weight_leaf = weight_leaves.empty() ? nullptr : weight_leaves.data() + l * cols;
       float* bias_leaf = bias_leaves.empty() ? nullptr : bias_leaves.data() + l * cols;
-      if (isa == Isa::kAvx2) {
+      if (isa >= Isa::kAvx2) {
         NormBackwardAvx2(rows, leaves[l].begin, leaves[l].end, weight_leaf, bias_leaf);
       } else {
         NormBackwardRef(rows, leaves[l].begin, leaves[l].end, weight_leaf, bias_leaf);

@@ -79,7 +79,7 @@ TEST(Norm, FastEqualsReferenceForEverySize) {
         Case reference(dtype, kind, 3, cols), fast(dtype, kind, 3, cols);
         reference.spec.round_before_weight = fast.spec.round_before_weight = cols % 2 == 0;
         reference.Run(pool, Isa::kReference);
-        fast.Run(pool, Isa::kAvx2);
+        fast.Run(pool, ChooseIsa().isa);
         reference.ExpectSameOutputs(fast);
       }
     }
@@ -90,7 +90,7 @@ TEST(Norm, FastEqualsReferenceWithoutWeightOrGradients) {
   ThreadPool pool(1);
   for (NormKind kind : kKinds) {
     Case a(DType::kF32, kind, 5, 37), b(DType::kF32, kind, 5, 37);
-    for (auto [one, isa] : {std::pair{&a, Isa::kReference}, std::pair{&b, Isa::kAvx2}}) {
+    for (auto [one, isa] : {std::pair{&a, Isa::kReference}, std::pair{&b, ChooseIsa().isa}}) {
       NormForward(pool, isa, {one->spec, one->x.view(), one->y.mut(), one->inv.data(), one->mean.data()});
       NormBackward(pool, isa,
                    {one->spec,
@@ -123,7 +123,7 @@ TEST(Norm, FastEqualsReferenceWithoutWeightOrGradients) {
 TEST(Norm, ThreadsNeverChangeABit) {
   const int32_t begin[] = {0, 5, 5, 700, 1300};
   const Sequences sequences{begin, 4};
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     ThreadPool one(1);
     Case alone(DType::kF32, NormKind::kLayer, 1300, 131);
     alone.Run(one, isa, sequences);
@@ -139,11 +139,11 @@ TEST(Norm, ThreadsNeverChangeABit) {
 TEST(Norm, ARowAloneHasTheBitsOfTheSameRowInABatch) {
   ThreadPool pool(2);
   Case batch(DType::kBF16, NormKind::kRms, 9, 200);
-  batch.Run(pool, Isa::kAvx2);
+  batch.Run(pool, ChooseIsa().isa);
   for (int64_t r = 0; r < 9; ++r) {
     Case one(DType::kBF16, NormKind::kRms, 1, 200);
     for (int64_t c = 0; c < 200; ++c) one.x.Set(0, c, batch.x.Get(r, c));
-    one.Run(pool, Isa::kAvx2);
+    one.Run(pool, ChooseIsa().isa);
     for (int64_t c = 0; c < 200; ++c) ASSERT_EQ(one.y.Get(0, c), batch.y.Get(r, c));
   }
 }
@@ -173,7 +173,7 @@ TEST(Norm, MatchesTheOracleAndItsFiniteDifferences) {
   for (NormKind kind : kKinds) {
     Case one(DType::kF32, kind, kRows, kCols);
     one.spec.weight_offset = 1;
-    one.Run(pool, Isa::kAvx2);
+    one.Run(pool, ChooseIsa().isa);
     std::vector<double> x(kRows * kCols), weight(one.weight.begin(), one.weight.end()),
         bias(one.bias.begin(), one.bias.end());
     for (int64_t i = 0; i < kRows * kCols; ++i) x[i] = one.x.Get(i / kCols, i % kCols);
@@ -204,7 +204,7 @@ TEST(Norm, ErrorStaysSmallOnWideRows) {
   constexpr int64_t kCols = 16384;
   for (NormKind kind : kKinds) {
     Case one(DType::kF32, kind, 2, kCols);
-    one.Run(pool, Isa::kAvx2);
+    one.Run(pool, ChooseIsa().isa);
     std::vector<double> x(2 * kCols), weight(one.weight.begin(), one.weight.end()),
         bias(one.bias.begin(), one.bias.end());
     for (int64_t i = 0; i < 2 * kCols; ++i) x[i] = one.x.Get(i / kCols, i % kCols);
@@ -221,7 +221,7 @@ TEST(Norm, Bf16RoundsOnceUnlessAsked) {
     Case one(DType::kBF16, NormKind::kRms, 1, 64);
     one.spec.round_before_weight = twice;
     one.spec.weight = one.weight.data();
-    NormForward(pool, Isa::kAvx2, {one.spec, one.x.view(), one.y.mut(), one.inv.data(), nullptr});
+    NormForward(pool, ChooseIsa().isa, {one.spec, one.x.view(), one.y.mut(), one.inv.data(), nullptr});
     int differing = 0;
     for (int64_t c = 0; c < 64; ++c) {
       const float xhat = one.x.Get(0, c) * one.inv[0];
@@ -258,8 +258,8 @@ TEST(Norm, LeavesRestartAtEachSequence) {
   ThreadPool pool(2);
   Case whole(DType::kF32, NormKind::kRms, 700, 50), flat(DType::kF32, NormKind::kRms, 700, 50);
   const int32_t cut[] = {0, 301, 700};
-  whole.Run(pool, Isa::kAvx2, {cut, 2});
-  flat.Run(pool, Isa::kAvx2);
+  whole.Run(pool, ChooseIsa().isa, {cut, 2});
+  flat.Run(pool, ChooseIsa().isa);
   EXPECT_NE(HashOf(whole.grad_weight), HashOf(flat.grad_weight));
   std::vector<float> weight_sum(50), bias_sum(50);
   for (int part = 0; part < 2; ++part) {
@@ -269,7 +269,7 @@ TEST(Norm, LeavesRestartAtEachSequence) {
       view.rows = cut[part + 1] - cut[part];
       return view;
     };
-    NormBackward(pool, Isa::kAvx2,
+    NormBackward(pool, ChooseIsa().isa,
                  {whole.spec,
                   rows(whole.x),
                   rows(whole.grad_y),
@@ -287,7 +287,7 @@ TEST(Norm, LeavesRestartAtEachSequence) {
 
 TEST(Norm, ExtremeValues) {
   ThreadPool pool(1);
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     for (NormKind kind : kKinds) {
       Case one(DType::kF32, kind, 5, 21);
       for (int64_t c = 0; c < 21; ++c) {
@@ -312,7 +312,7 @@ TEST(Norm, ExtremeValues) {
 
 TEST(Norm, EmptyInputs) {
   ThreadPool pool(2);
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     Case none(DType::kF32, NormKind::kLayer, 0, 8), narrow(DType::kF32, NormKind::kLayer, 3, 0);
     none.grad_weight.assign(8, 7);
     none.Run(pool, isa);
@@ -325,14 +325,14 @@ TEST(Norm, RefusesWhatDoesNotFit) {
   ThreadPool pool(1);
   Case one(DType::kF32, NormKind::kLayer, 3, 8);
   SampleRows narrow(DType::kF32, 3, 7), half(DType::kBF16, 3, 8);
-  const auto forward = [&](const NormForwardArgs& args) { NormForward(pool, Isa::kAvx2, args); };
+  const auto forward = [&](const NormForwardArgs& args) { NormForward(pool, ChooseIsa().isa, args); };
   EXPECT_THROW(forward({one.spec, one.x.view(), narrow.mut(), nullptr, nullptr}), Error);
   EXPECT_THROW(forward({one.spec, one.x.view(), half.mut(), nullptr, nullptr}), Error);
   EXPECT_THROW(forward({one.spec, one.x.view(), {}, nullptr, nullptr}), Error);
   NormSpec bad = one.spec;
   bad.epsilon = std::nanf("");
   EXPECT_THROW(forward({bad, one.x.view(), one.y.mut(), nullptr, nullptr}), Error);
-  EXPECT_THROW(NormBackward(pool, Isa::kAvx2,
+  EXPECT_THROW(NormBackward(pool, ChooseIsa().isa,
                             {one.spec,
                              one.x.view(),
                              one.grad_y.view(),
@@ -345,7 +345,7 @@ TEST(Norm, RefusesWhatDoesNotFit) {
                              {}}),
                Error);
   const int32_t begin[] = {0, 2};
-  EXPECT_THROW(NormBackward(pool, Isa::kAvx2,
+  EXPECT_THROW(NormBackward(pool, ChooseIsa().isa,
                             {one.spec,
                              one.x.view(),
                              one.grad_y.view(),

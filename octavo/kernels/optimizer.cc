@@ -92,7 +92,7 @@ void AdamUpdate(ThreadPool& pool, Isa isa, const AdamArgs& args) {
                       args.moment1,
                       args.moment2};
   pool.ParallelFor(args.count, kGrain, [&](int64_t begin, int64_t end) {
-    isa == Isa::kAvx2 ? AdamStepAvx2(step, begin, end) : AdamStepRef(step, begin, end);
+    isa >= Isa::kAvx2 ? AdamStepAvx2(step, begin, end) : AdamStepRef(step, begin, end);
   });
 }
 
@@ -110,7 +110,7 @@ void SgdUpdate(ThreadPool& pool, Isa isa, const SgdArgs& args) {
                      args.weight,
                      args.momentum != 0 ? args.trace : nullptr};
   pool.ParallelFor(args.count, kGrain, [&](int64_t begin, int64_t end) {
-    isa == Isa::kAvx2 ? SgdStepAvx2(step, begin, end) : SgdStepRef(step, begin, end);
+    isa >= Isa::kAvx2 ? SgdStepAvx2(step, begin, end) : SgdStepRef(step, begin, end);
   });
 }
 

@@ -39,7 +39,7 @@ TEST(Optimizer, FastEqualsReferenceForEverySize) {
       State reference(n), fast(n);
       const AdamArgs args{.kind = kind, .epsilon_root = 1e-12, .rate = 1e-2, .grad_scale = 0.37};
       Steps(pool, Isa::kReference, args, 3, reference);
-      Steps(pool, Isa::kAvx2, args, 3, fast);
+      Steps(pool, ChooseIsa().isa, args, 3, fast);
       ASSERT_EQ(HashOf(reference.weight), HashOf(fast.weight)) << n;
       ASSERT_EQ(HashOf(reference.moment1), HashOf(fast.moment1));
       ASSERT_EQ(HashOf(reference.moment2), HashOf(fast.moment2));
@@ -50,7 +50,7 @@ TEST(Optimizer, FastEqualsReferenceForEverySize) {
                            trace[2] = {SampleFloats(n, 2), SampleFloats(n, 2)};
         const std::vector<float> grad = SampleFloats(n, 3);
         for (int i = 0; i < 2; ++i) {
-          SgdUpdate(pool, i == 0 ? Isa::kReference : Isa::kAvx2,
+          SgdUpdate(pool, i == 0 ? Isa::kReference : ChooseIsa().isa,
                     {0.3, momentum, 0.5, nesterov, n, grad.data(), weight[i].data(), trace[i].data()});
         }
         ASSERT_EQ(HashOf(weight[0]), HashOf(weight[1])) << n;
@@ -68,7 +68,7 @@ TEST(Optimizer, AdamFollowsTheFormulas) {
   for (AdamKind kind : {AdamKind::kAdamW, AdamKind::kAdamPax}) {
     State state(kCount);
     std::vector<double> w(state.weight.begin(), state.weight.end()), m(kCount), v(kCount);
-    Steps(pool, Isa::kAvx2, {.kind = kind, .rate = kRate}, 20, state);
+    Steps(pool, ChooseIsa().isa, {.kind = kind, .rate = kRate}, 20, state);
     for (int t = 1; t <= 20; ++t) {
       const std::vector<float> grad = SampleFloats(kCount, 100 + t - 1, 0.1f);
       const auto pax = [&](double b) { return b * (1 - std::pow(b, t - 1)) / (1 - std::pow(b, t)); };
@@ -94,15 +94,15 @@ TEST(Optimizer, SgdFollowsTheFormulas) {
   ThreadPool pool(1);
   float weight = 2, trace = 0.5f;
   const float grad = 4;
-  SgdUpdate(pool, Isa::kAvx2, {.rate = 0.25, .count = 1, .grad = &grad, .weight = &weight});
+  SgdUpdate(pool, ChooseIsa().isa, {.rate = 0.25, .count = 1, .grad = &grad, .weight = &weight});
   EXPECT_EQ(weight, 1.0f);
-  SgdUpdate(pool, Isa::kAvx2,
+  SgdUpdate(pool, ChooseIsa().isa,
             {.rate = 0.25, .momentum = 0.5, .count = 1, .grad = &grad, .weight = &weight, .trace = &trace});
   EXPECT_EQ(trace, 4.25f);
   EXPECT_EQ(weight, 1.0f - 0.25f * 4.25f);
   weight = 1;
   SgdUpdate(
-      pool, Isa::kAvx2,
+      pool, ChooseIsa().isa,
       {.rate = 0.25, .momentum = 0.5, .nesterov = true, .count = 1, .grad = &grad, .weight = &weight, .trace = &trace});
   EXPECT_EQ(trace, 6.125f);
   EXPECT_EQ(weight, 1.0f - 0.25f * (4 + 0.5f * 6.125f));
@@ -111,18 +111,18 @@ TEST(Optimizer, SgdFollowsTheFormulas) {
 TEST(Optimizer, ThreadsNeverChangeABit) {
   ThreadPool one(1);
   State alone(20000);
-  Steps(one, Isa::kAvx2, {.rate = 1e-3}, 2, alone);
+  Steps(one, ChooseIsa().isa, {.rate = 1e-3}, 2, alone);
   for (int threads : {2, 3, 7}) {
     ThreadPool pool(threads);
     State many(20000);
-    Steps(pool, Isa::kAvx2, {.rate = 1e-3}, 2, many);
+    Steps(pool, ChooseIsa().isa, {.rate = 1e-3}, 2, many);
     EXPECT_TRUE(many == alone);
   }
 }
 
 TEST(Optimizer, AZeroGradientOnlyDecays) {
   ThreadPool pool(1);
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     std::vector<float> weight = {1, -2, 3}, moment1(3), moment2(3);
     const std::vector<float> grad(3, 0.0f);
     AdamUpdate(pool, isa,
@@ -155,14 +155,14 @@ TEST(Optimizer, RefusesWhatDoesNotFit) {
   const auto refuses = [&](auto change) {
     AdamArgs args = good;
     change(args);
-    EXPECT_THROW(AdamUpdate(pool, Isa::kAvx2, args), Error);
+    EXPECT_THROW(AdamUpdate(pool, ChooseIsa().isa, args), Error);
   };
   refuses([](AdamArgs& a) { a.beta1 = 1; });
   refuses([](AdamArgs& a) { a.beta2 = -0.1; });
   refuses([](AdamArgs& a) { a.step = -1; });
   refuses([](AdamArgs& a) { a.moment2 = nullptr; });
   refuses([](AdamArgs& a) { a.count = -1; });
-  EXPECT_THROW(SgdUpdate(pool, Isa::kAvx2, {.momentum = 0.9, .count = 1, .grad = &cell, .weight = &cell}), Error);
+  EXPECT_THROW(SgdUpdate(pool, ChooseIsa().isa, {.momentum = 0.9, .count = 1, .grad = &cell, .weight = &cell}), Error);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Packing of A and B into panels. Transposes happen here and nowhere else.
 #include <immintrin.h>
 
-#include "octavo/kernels/matmul_f32_avx2.h"
+#include "octavo/kernels/matmul_f32_tile.h"
 #include "octavo/kernels/pack_f32.h"
 
 namespace octavo::kernels::internal {

@@ -80,7 +80,7 @@ PanelsI8 PackPanelsI8(ThreadPool& pool, Isa isa, MatrixView<const int8_t> b, int
   if (reinterpret_cast<uintptr_t>(data) % kLineBytes != 0) ThrowUsage("PackPanelsI8: data is not aligned to 64 bytes");
   const PanelsTarget target = TargetOfPanels(b.rows, b.cols, tile, data, col_sums);
   pool.ParallelFor(target.padded / kPanelColumns, 4, [&](int64_t begin, int64_t end) {
-    if (isa == Isa::kAvx2) {
+    if (isa >= Isa::kAvx2) {
       PackPanelsI8Avx2(b, target, begin, end);
     } else {
       PackPanelsI8Reference(b, target, begin, end);

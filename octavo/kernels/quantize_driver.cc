@@ -234,7 +234,7 @@ class Fast {
 
 // False when only the reference can do it.
 bool RunFast(ThreadPool& pool, Isa isa, const QuantizeArgs& args, QuantizeStep step) {
-  if (isa != Isa::kAvx2) return false;
+  if (isa < Isa::kAvx2) return false;
   if (RowsContiguous(args)) {
     Fast(args, step).Run(pool);
     return true;
@@ -308,7 +308,7 @@ void DequantizeRow(const DequantizeArgs& args, int64_t r, float* scale, float* z
 void Dequantize(ThreadPool& pool, Isa isa, const DequantizeArgs& args) {
   CheckDequantize(args);
   const bool straight = RowsContiguous(args);
-  if (isa != Isa::kAvx2 || (!straight && !RowsContiguous(Turned(args)))) return DequantizeReference(args);
+  if (isa < Isa::kAvx2 || (!straight && !RowsContiguous(Turned(args)))) return DequantizeReference(args);
   const DequantizeArgs& turned = straight ? args : Turned(args);
   if (turned.codes.rows == 0 || turned.codes.cols == 0) return;
   const int64_t grain = std::clamp<int64_t>(kTaskValues / turned.codes.cols, 1, 64);

@@ -144,7 +144,7 @@ TEST(Dequantize, EqualsReferenceForAnyBlocks) {
           args.f32 =
               turned ? RowMajor(out[i].data(), e.cols, e.rows).Transposed() : RowMajor(out[i].data(), e.rows, e.cols);
         }
-        i == 0 ? DequantizeReference(args) : Dequantize(pool, Isa::kAvx2, args);
+        i == 0 ? DequantizeReference(args) : Dequantize(pool, ChooseIsa().isa, args);
       }
       EXPECT_EQ(out[0], out[1]) << e.rows << "x" << e.cols << " variant " << variant;
       EXPECT_EQ(half[0], half[1]) << e.rows << "x" << e.cols << " variant " << variant;
@@ -180,7 +180,7 @@ TEST(Quantize, EqualsReferenceForAnyBlocks) {
           }
           for (const How how : {How::kBoth, How::kScale, How::kCodes}) {
             seed += 10;
-            ASSERT_EQ(Do(job, how, Isa::kAvx2, 2, seed), Do(job, how, Isa::kReference, 1, seed))
+            ASSERT_EQ(Do(job, how, ChooseIsa().isa, 2, seed), Do(job, how, Isa::kReference, 1, seed))
                 << e.rows << "x" << e.cols << " by " << e.block_rows << "x" << e.block_cols << " bf16 " << bf16
                 << " variant " << variant << " how " << static_cast<int>(how);
           }

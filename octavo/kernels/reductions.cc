@@ -42,7 +42,7 @@ float AbsMax(ThreadPool& pool, Isa isa, const ConstRows& x) {
   std::atomic<uint32_t> largest{0};  // a maximum does not depend on who comes first
   ForBlocks(pool, x.rows, x.cols, WithoutGaps(x), [&](const Block& block) {
     const ConstRows part = PartOf(x, block);
-    const uint32_t found = isa == Isa::kAvx2 ? AbsMaxBitsAvx2(part) : AbsMaxBitsRef(part);
+    const uint32_t found = isa >= Isa::kAvx2 ? AbsMaxBitsAvx2(part) : AbsMaxBitsRef(part);
     uint32_t seen = largest.load(std::memory_order_relaxed);
     while (found > seen && !largest.compare_exchange_weak(seen, found, std::memory_order_relaxed)) {
     }
@@ -56,7 +56,7 @@ void RowAbsMax(ThreadPool& pool, Isa isa, const ConstRows& x, float* out) {
   pool.ParallelFor(x.rows, RowGrain(x.cols), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const ConstRows row = PartOf(x, {r, r + 1, 0, x.cols});
-      out[r] = std::bit_cast<float>(isa == Isa::kAvx2 ? AbsMaxBitsAvx2(row) : AbsMaxBitsRef(row));
+      out[r] = std::bit_cast<float>(isa >= Isa::kAvx2 ? AbsMaxBitsAvx2(row) : AbsMaxBitsRef(row));
     }
   });
 }
@@ -68,7 +68,7 @@ void ChunkSums(ThreadPool& pool, Isa isa, SumOf what, const void* x, DType dtype
     for (int64_t i = begin; i < end; ++i) {
       const void* chunk = static_cast<const char*>(x) + i * kChunk * SizeOf(dtype);
       const int64_t size = std::min(kChunk, count - i * kChunk);
-      partial[i] = isa == Isa::kAvx2 ? ChunkSumAvx2(what, chunk, dtype, size) : ChunkSumRef(what, chunk, dtype, size);
+      partial[i] = isa >= Isa::kAvx2 ? ChunkSumAvx2(what, chunk, dtype, size) : ChunkSumRef(what, chunk, dtype, size);
     }
   });
 }

@@ -23,15 +23,15 @@ TEST(Reductions, FastEqualsReferenceForEverySize) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     for (int64_t n : sizes) {
       const SampleRows x = SampleRows::Random(dtype, 2, n, n, 1, 5);
-      EXPECT_EQ(AbsMax(pool, Isa::kReference, x.view()), AbsMax(pool, Isa::kAvx2, x.view())) << n;
+      EXPECT_EQ(AbsMax(pool, Isa::kReference, x.view()), AbsMax(pool, ChooseIsa().isa, x.view())) << n;
       float rows[2][2];
       RowAbsMax(pool, Isa::kReference, x.view(), rows[0]);
-      RowAbsMax(pool, Isa::kAvx2, x.view(), rows[1]);
+      RowAbsMax(pool, ChooseIsa().isa, x.view(), rows[1]);
       EXPECT_EQ(rows[0][0], rows[1][0]);
       EXPECT_EQ(rows[0][1], rows[1][1]);
       for (SumOf what : {SumOf::kValues, SumOf::kSquares}) {
         const double a = SumChunks(pool, Isa::kReference, what, x.view().data, dtype, n);
-        const double b = SumChunks(pool, Isa::kAvx2, what, x.view().data, dtype, n);
+        const double b = SumChunks(pool, ChooseIsa().isa, what, x.view().data, dtype, n);
         EXPECT_EQ(std::bit_cast<uint64_t>(a), std::bit_cast<uint64_t>(b)) << n;
       }
     }
@@ -49,17 +49,19 @@ TEST(Reductions, MatchesTheOracle) {
     largest = std::max(largest, std::abs(v));
   }
   const int64_t n = static_cast<int64_t>(x.size());
-  EXPECT_NEAR(SumChunks(pool, Isa::kAvx2, SumOf::kSquares, x.data(), DType::kF32, n) / static_cast<double>(squares), 1,
-              1e-14);
-  EXPECT_NEAR(SumChunks(pool, Isa::kAvx2, SumOf::kValues, x.data(), DType::kF32, n), static_cast<double>(sum), 1e-9);
-  EXPECT_EQ(AbsMax(pool, Isa::kAvx2, RowsOf(x.data(), 1, n)), largest);
+  EXPECT_NEAR(
+      SumChunks(pool, ChooseIsa().isa, SumOf::kSquares, x.data(), DType::kF32, n) / static_cast<double>(squares), 1,
+      1e-14);
+  EXPECT_NEAR(SumChunks(pool, ChooseIsa().isa, SumOf::kValues, x.data(), DType::kF32, n), static_cast<double>(sum),
+              1e-9);
+  EXPECT_EQ(AbsMax(pool, ChooseIsa().isa, RowsOf(x.data(), 1, n)), largest);
 }
 
 // 1e20 squared overflows a float, not the double partial.
 TEST(Reductions, LargeValuesDoNotOverflow) {
   ThreadPool pool(1);
   const std::vector<float> x(100, 1e20f);
-  EXPECT_NEAR(SumChunks(pool, Isa::kAvx2, SumOf::kSquares, x.data(), DType::kF32, 100) / 1e42, 1, 1e-7);
+  EXPECT_NEAR(SumChunks(pool, ChooseIsa().isa, SumOf::kSquares, x.data(), DType::kF32, 100) / 1e42, 1, 1e-7);
 }
 
 TEST(Reductions, ThreadsNeverChangeABitAndTheOrderIsVisible) {
@@ -70,8 +72,8 @@ TEST(Reductions, ThreadsNeverChangeABitAndTheOrderIsVisible) {
   const double alone = AddAscending(partial.data(), static_cast<int64_t>(partial.size()));
   for (int threads : {1, 2, 3, 7}) {
     ThreadPool pool(threads);
-    EXPECT_EQ(SumChunks(pool, Isa::kAvx2, SumOf::kSquares, x.data(), DType::kF32, 300000), alone);
-    EXPECT_EQ(AbsMax(pool, Isa::kAvx2, RowsOf(x.data(), 300, 1000)),
+    EXPECT_EQ(SumChunks(pool, ChooseIsa().isa, SumOf::kSquares, x.data(), DType::kF32, 300000), alone);
+    EXPECT_EQ(AbsMax(pool, ChooseIsa().isa, RowsOf(x.data(), 300, 1000)),
               AbsMax(one, Isa::kReference, RowsOf(x.data(), 1, 300000)));
   }
   const std::vector<double> descending(partial.rbegin(), partial.rend());
@@ -83,7 +85,7 @@ TEST(Reductions, ThreadsNeverChangeABitAndTheOrderIsVisible) {
 
 TEST(Reductions, ExtremeValues) {
   ThreadPool pool(1);
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     std::vector<float> x(21, 1.0f);
     x[20] = -kInf;
     EXPECT_EQ(AbsMax(pool, isa, RowsOf(const_cast<const float*>(x.data()), 3, 7)), kInf);

@@ -84,7 +84,7 @@ void Rope(ThreadPool& pool, Isa isa, const RopeArgs& args) {
   CheckArgs(args);
   if (args.heads == 0 || args.head_dim == 0) return;
   pool.ParallelFor(args.tokens, RowGrain(args.heads * args.head_dim), [&](int64_t begin, int64_t end) {
-    isa == Isa::kAvx2 ? RopeAvx2(args, begin, end) : RopeRef(args, begin, end);
+    isa >= Isa::kAvx2 ? RopeAvx2(args, begin, end) : RopeRef(args, begin, end);
   });
 }
 

@@ -141,7 +141,7 @@ void FillRopeTable(ThreadPool& pool, Isa isa, const RopeFrequencies& frequencies
   }
   const RopeTableRows args{frequencies.inverse.data(), frequencies.attention_factor, pairs, first, cos, sin};
   pool.ParallelFor(count, std::max<int64_t>(1, 1024 / pairs), [&](int64_t begin, int64_t end) {
-    isa == Isa::kAvx2 ? RopeTableAvx2(args, begin, end) : RopeTableRef(args, begin, end);
+    isa >= Isa::kAvx2 ? RopeTableAvx2(args, begin, end) : RopeTableRef(args, begin, end);
   });
 }
 

@@ -74,7 +74,7 @@ TEST(RopeTable, RoundedOnceAtEveryPosition) {
   const RopeFrequencies f = MakeRopeFrequencies({.rotary_dim = 22, .attention_factor = 1.25});
   for (int64_t first : {int64_t{0}, int64_t{131071}, int64_t{1} << 29}) {
     std::vector<float> cos(50 * 11), sin(50 * 11);
-    FillRopeTable(pool, Isa::kAvx2, f, first, 50, cos.data(), sin.data());
+    FillRopeTable(pool, ChooseIsa().isa, f, first, 50, cos.data(), sin.data());
     for (int64_t row = 0; row < 50; ++row) {
       for (int64_t i = 0; i < 11; ++i) {
         const double angle = static_cast<double>(first + row) * f.inverse[i];
@@ -98,7 +98,7 @@ TEST(RopeTable, ARowDependsOnItsPositionOnly) {
     ThreadPool pool(threads);
     for (int64_t first : {0, 1, 1700}) {
       std::vector<float> c((3000 - first) * 13), s((3000 - first) * 13);
-      FillRopeTable(pool, Isa::kAvx2, f, first, 3000 - first, c.data(), s.data());
+      FillRopeTable(pool, ChooseIsa().isa, f, first, 3000 - first, c.data(), s.data());
       EXPECT_EQ(c, std::vector<float>(cos.begin() + first * 13, cos.end()));
       EXPECT_EQ(s, std::vector<float>(sin.begin() + first * 13, sin.end()));
     }
@@ -119,7 +119,7 @@ TEST(RopeTable, RefusesImpossibleConfigurations) {
   ThreadPool pool(1);
   float cell = 0;
   EXPECT_THROW(
-      FillRopeTable(pool, Isa::kAvx2, MakeRopeFrequencies({.rotary_dim = 2}), int64_t{1} << 31, 1, &cell, &cell),
+      FillRopeTable(pool, ChooseIsa().isa, MakeRopeFrequencies({.rotary_dim = 2}), int64_t{1} << 31, 1, &cell, &cell),
       Error);
 }
 
@@ -164,7 +164,7 @@ TEST(Rope, FastEqualsReferenceForEverySize) {
             Case reference(dtype, 3, 2, rotary + rest, rotary, layout, direction);
             Case fast(dtype, 3, 2, rotary + rest, rotary, layout, direction);
             reference.Run(pool, Isa::kReference);
-            fast.Run(pool, Isa::kAvx2);
+            fast.Run(pool, ChooseIsa().isa);
             ASSERT_EQ(reference.out, fast.out) << static_cast<int>(layout) << " " << rotary << " " << rest;
           }
         }
@@ -176,11 +176,11 @@ TEST(Rope, FastEqualsReferenceForEverySize) {
 TEST(Rope, ThreadsNeverChangeABit) {
   ThreadPool one(1);
   Case alone(DType::kF32, 301, 3, 64, 64, RopeLayout::kPairs, RopeDirection::kForward);
-  alone.Run(one, Isa::kAvx2);
+  alone.Run(one, ChooseIsa().isa);
   for (int threads : {2, 3, 7}) {
     ThreadPool pool(threads);
     Case many(DType::kF32, 301, 3, 64, 64, RopeLayout::kPairs, RopeDirection::kForward);
-    many.Run(pool, Isa::kAvx2);
+    many.Run(pool, ChooseIsa().isa);
     EXPECT_EQ(alone.out, many.out);
   }
 }
@@ -189,7 +189,7 @@ TEST(Rope, TurnsByTheAngleOfThePosition) {
   ThreadPool pool(1);
   for (RopeLayout layout : kLayouts) {
     Case one(DType::kF32, 4, 2, 8, 6, layout, RopeDirection::kForward);
-    one.Run(pool, Isa::kAvx2);
+    one.Run(pool, ChooseIsa().isa);
     for (int64_t row = 0; row < 8; ++row) {
       for (int64_t i = 0; i < 3; ++i) {
         const bool halves = layout == RopeLayout::kHalves;
@@ -210,7 +210,7 @@ TEST(Rope, BackwardMatchesFiniteDifferences) {
   ThreadPool pool(1);
   for (RopeLayout layout : kLayouts) {
     Case back(DType::kF32, 1, 1, 12, 10, layout, RopeDirection::kBackward);  // `in` is grad_y
-    back.Run(pool, Isa::kAvx2);
+    back.Run(pool, ChooseIsa().isa);
     Case forward(DType::kF32, 1, 1, 12, 10, layout, RopeDirection::kForward);
     const auto loss = [&](const std::vector<double>& x) {
       for (int64_t c = 0; c < 12; ++c) forward.in.Set(0, c, static_cast<float>(x[c]));
@@ -227,14 +227,14 @@ TEST(Rope, BackwardMatchesFiniteDifferences) {
 TEST(Rope, InPlaceAndThereAndBack) {
   ThreadPool pool(2);
   Case one(DType::kF32, 5, 2, 32, 32, RopeLayout::kHalves, RopeDirection::kForward);
-  one.Run(pool, Isa::kAvx2);
+  one.Run(pool, ChooseIsa().isa);
   RopeArgs in_place = one.args;
   in_place.out = one.in.mut().data;
   const SampleRows before = one.in;
-  Rope(pool, Isa::kAvx2, in_place);
+  Rope(pool, ChooseIsa().isa, in_place);
   EXPECT_EQ(one.in, one.out);
   in_place.direction = RopeDirection::kBackward;
-  Rope(pool, Isa::kAvx2, in_place);
+  Rope(pool, ChooseIsa().isa, in_place);
   for (int64_t r = 0; r < 10; ++r) {
     for (int64_t c = 0; c < 32; ++c) EXPECT_NEAR(one.in.Get(r, c), before.Get(r, c), 3e-7);
   }
@@ -243,11 +243,11 @@ TEST(Rope, InPlaceAndThereAndBack) {
 TEST(Rope, RefusesWhatDoesNotFit) {
   ThreadPool pool(1);
   Case one(DType::kF32, 3, 1, 8, 8, RopeLayout::kPairsToHalves, RopeDirection::kForward);
-  one.Run(pool, Isa::kAvx2);
+  one.Run(pool, ChooseIsa().isa);
   const auto refuses = [&](auto change) {
     RopeArgs args = one.args;
     change(args);
-    EXPECT_THROW(Rope(pool, Isa::kAvx2, args), Error);
+    EXPECT_THROW(Rope(pool, ChooseIsa().isa, args), Error);
   };
   refuses([](RopeArgs& a) { a.rotary_dim = 10; });
   refuses([](RopeArgs& a) { a.rotary_dim = 3; });
@@ -258,7 +258,7 @@ TEST(Rope, RefusesWhatDoesNotFit) {
   refuses([](RopeArgs& a) { a.position = nullptr; });
   one.args.tokens = 0;
   one.args.position = nullptr;
-  Rope(pool, Isa::kAvx2, one.args);
+  Rope(pool, ChooseIsa().isa, one.args);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST(Router, MatchesTheDefinition) {
   ThreadPool pool(2);
   const std::vector<float> logits = SampleFloats(24 * 200, 5, 3);
   for (const RouterSpec& spec : Specs()) {
-    const Routed found = RunRoute(pool, Isa::kAvx2, spec, logits), want = Oracle(spec, logits);
+    const Routed found = RunRoute(pool, ChooseIsa().isa, spec, logits), want = Oracle(spec, logits);
     EXPECT_EQ(found.expert, want.expert);
     for (size_t i = 0; i < want.weight.size(); ++i) ASSERT_NEAR(found.weight[i], want.weight[i], 1e-6);
   }
@@ -121,7 +121,7 @@ TEST(Router, InstructionSetAndThreadsNeverChangeABit) {
     const Routed reference = RunRoute(one, Isa::kReference, spec, logits);
     for (int threads : {1, 2, 3, 7}) {
       ThreadPool pool(threads);
-      EXPECT_TRUE(RunRoute(pool, Isa::kAvx2, spec, logits) == reference);
+      EXPECT_TRUE(RunRoute(pool, ChooseIsa().isa, spec, logits) == reference);
     }
   }
 }
@@ -130,16 +130,17 @@ TEST(Router, TiesGoToTheLowerIndexAndNaNComesLast) {
   ThreadPool pool(1);
   const RouterSpec spec{.score = RouterScore::kSoftmaxOfTopK, .experts = 6, .top_k = 3};
   const float nan = std::nanf("");
-  EXPECT_EQ(RunRoute(pool, Isa::kAvx2, spec, {1, 2, 1, 2, 1, 0}).expert, (std::vector<int32_t>{1, 3, 0}));
-  EXPECT_EQ(RunRoute(pool, Isa::kAvx2, spec, {0, 0, 0, 0, 0, 0}).expert, (std::vector<int32_t>{0, 1, 2}));
-  EXPECT_EQ(RunRoute(pool, Isa::kAvx2, spec, {nan, 5, nan, 7, 6, 0}).expert, (std::vector<int32_t>{3, 4, 1}));
-  EXPECT_EQ(RunRoute(pool, Isa::kAvx2, spec, {nan, nan, nan, nan, nan, nan}).expert, (std::vector<int32_t>{0, 1, 2}));
-  const Routed masked = RunRoute(pool, Isa::kAvx2, spec, {-kInf, -kInf, -kInf, -kInf, -kInf, -kInf});
+  EXPECT_EQ(RunRoute(pool, ChooseIsa().isa, spec, {1, 2, 1, 2, 1, 0}).expert, (std::vector<int32_t>{1, 3, 0}));
+  EXPECT_EQ(RunRoute(pool, ChooseIsa().isa, spec, {0, 0, 0, 0, 0, 0}).expert, (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(RunRoute(pool, ChooseIsa().isa, spec, {nan, 5, nan, 7, 6, 0}).expert, (std::vector<int32_t>{3, 4, 1}));
+  EXPECT_EQ(RunRoute(pool, ChooseIsa().isa, spec, {nan, nan, nan, nan, nan, nan}).expert,
+            (std::vector<int32_t>{0, 1, 2}));
+  const Routed masked = RunRoute(pool, ChooseIsa().isa, spec, {-kInf, -kInf, -kInf, -kInf, -kInf, -kInf});
   EXPECT_EQ(masked.weight, std::vector<float>(3, 0.0f));
   // An expert outside the kept groups is never chosen, whatever is left inside.
   const RouterSpec grouped{
       .score = RouterScore::kSoftmaxOfTopK, .experts = 6, .top_k = 3, .groups = 2, .top_groups = 1};
-  EXPECT_EQ(RunRoute(pool, Isa::kAvx2, grouped, {-kInf, -kInf, -kInf, 1, 2, -kInf}).expert,
+  EXPECT_EQ(RunRoute(pool, ChooseIsa().isa, grouped, {-kInf, -kInf, -kInf, 1, 2, -kInf}).expert,
             (std::vector<int32_t>{4, 3, 5}));
 }
 
@@ -147,7 +148,7 @@ TEST(Router, BackwardMatchesFiniteDifferences) {
   ThreadPool pool(1);
   for (const RouterSpec& spec : Specs()) {
     const std::vector<float> logits = SampleFloats(24 * 3, 7, 3);
-    const Routed forward = RunRoute(pool, Isa::kAvx2, spec, logits);
+    const Routed forward = RunRoute(pool, ChooseIsa().isa, spec, logits);
     const std::vector<float> grad_weight = SampleFloats(3 * spec.top_k, 8);
     std::vector<float> grad_logits(24 * 3, 9.0f);
     RouteBackward(pool, {spec, 3, forward.expert.data(), forward.score.data(), grad_weight.data(), grad_logits.data()});
@@ -191,15 +192,17 @@ TEST(Router, OrderIsStableByExpertThenPlace) {
 TEST(Router, RefusesWhatDoesNotFit) {
   ThreadPool pool(1);
   const std::vector<float> logits(12);
-  EXPECT_THROW(RunRoute(pool, Isa::kAvx2, {.experts = 6, .top_k = 7}, logits), Error);
-  EXPECT_THROW(RunRoute(pool, Isa::kAvx2, {.experts = 6, .top_k = 0}, logits), Error);
-  EXPECT_THROW(RunRoute(pool, Isa::kAvx2, {.experts = 6, .top_k = 2, .groups = 4}, logits), Error);
-  EXPECT_THROW(RunRoute(pool, Isa::kAvx2, {.experts = 6, .top_k = 4, .groups = 2, .top_groups = 1}, logits), Error);
+  EXPECT_THROW(RunRoute(pool, ChooseIsa().isa, {.experts = 6, .top_k = 7}, logits), Error);
+  EXPECT_THROW(RunRoute(pool, ChooseIsa().isa, {.experts = 6, .top_k = 0}, logits), Error);
+  EXPECT_THROW(RunRoute(pool, ChooseIsa().isa, {.experts = 6, .top_k = 2, .groups = 4}, logits), Error);
+  EXPECT_THROW(RunRoute(pool, ChooseIsa().isa, {.experts = 6, .top_k = 4, .groups = 2, .top_groups = 1}, logits),
+               Error);
   int32_t expert[4];
   float weight[4], score[12];
   EXPECT_THROW(
-      Route(pool, Isa::kAvx2, {{.experts = 5, .top_k = 2}, RowsOf(logits.data(), 2, 6), expert, weight, score}), Error);
-  EXPECT_TRUE(RunRoute(pool, Isa::kAvx2, {.experts = 6, .top_k = 2}, {}).expert.empty());
+      Route(pool, ChooseIsa().isa, {{.experts = 5, .top_k = 2}, RowsOf(logits.data(), 2, 6), expert, weight, score}),
+      Error);
+  EXPECT_TRUE(RunRoute(pool, ChooseIsa().isa, {.experts = 6, .top_k = 2}, {}).expert.empty());
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace {
 // Runs on both instruction sets and several thread counts; all must give the hash.
 template <typename Compute>
 void ExpectHash(uint64_t want, Compute compute) {
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     for (int threads : {1, 3}) {
       ThreadPool pool(threads);
       EXPECT_EQ(compute(pool, isa), want) << NameOf(isa) << " " << threads << " threads";

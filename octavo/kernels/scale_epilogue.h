@@ -22,11 +22,12 @@ struct ScaleView {
   int64_t stride = 1, tile_stride = 0;
   int64_t panel_stride = 0;  // 0: not in panels
 
-  const T* From(int64_t index, int64_t tile) const {
+  // Always inlined: no unit may end up with the code that another instruction set made of it.
+  [[gnu::always_inline]] const T* From(int64_t index, int64_t tile) const {
     if (panel_stride == 0) return data + index * stride + tile * tile_stride;
     return data + index / 16 * panel_stride + index % 16 * stride + tile * tile_stride;
   }
-  T at(int64_t index, int64_t tile) const { return *From(index, tile); }
+  [[gnu::always_inline]] T at(int64_t index, int64_t tile) const { return *From(index, tile); }
 };
 
 enum class ScaleOrder : uint8_t { kRowThenColumn, kColumnThenRow };

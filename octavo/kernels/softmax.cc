@@ -63,7 +63,7 @@ void AddToExpSum(Isa isa, const void* x, DType dtype, int64_t count, ExpSum& sta
   for (int64_t at = 0; at < count; at += kVocabTile) {
     const void* data = static_cast<const char*>(x) + at * SizeOf(dtype);
     const int64_t size = std::min(kVocabTile, count - at);
-    const TileSum tile = isa == Isa::kAvx2 ? TileSumAvx2(data, dtype, size) : TileSumRef(data, dtype, size);
+    const TileSum tile = isa >= Isa::kAvx2 ? TileSumAvx2(data, dtype, size) : TileSumRef(data, dtype, size);
     ExpSum merged;
     merged.max = Max(tile.max, state.max);
     const float shift = merged.Shift();
@@ -85,7 +85,7 @@ void SoftmaxForward(ThreadPool& pool, Isa isa, const SoftmaxArgs& args) {
       ExpSum state;
       AddToExpSum(isa, x, args.x.dtype, args.x.cols, state);
       const float factor = state.sum == 0 ? 0.0f : static_cast<float>(1 / state.sum);
-      const auto scale = isa == Isa::kAvx2 ? ExpScaleAvx2 : ExpScaleRef;
+      const auto scale = isa >= Isa::kAvx2 ? ExpScaleAvx2 : ExpScaleRef;
       scale(x, RowData(args.y, r), args.x.dtype, args.x.cols, state.Shift(), factor);
     }
   });
@@ -101,7 +101,7 @@ void SoftmaxBackward(ThreadPool& pool, Isa isa, const SoftmaxGradArgs& args) {
   CheckSameDType(kOp, "y", args.y, "grad_y", args.grad_y);
   CheckSameDType(kOp, "y", args.y, "grad_x", args.grad_x);
   pool.ParallelFor(args.y.cols == 0 ? 0 : args.y.rows, RowGrain(args.y.cols), [&](int64_t begin, int64_t end) {
-    const auto row = isa == Isa::kAvx2 ? SoftmaxGradRowAvx2 : SoftmaxGradRowRef;
+    const auto row = isa >= Isa::kAvx2 ? SoftmaxGradRowAvx2 : SoftmaxGradRowRef;
     for (int64_t r = begin; r < end; ++r) {
       row(RowData(args.y, r), RowData(args.grad_y, r), RowData(args.grad_x, r), args.y.dtype, args.y.cols);
     }

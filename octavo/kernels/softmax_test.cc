@@ -29,7 +29,7 @@ TEST(Softmax, FastEqualsReferenceForEverySize) {
       const SampleRows x = SampleRows::Random(dtype, 2, cols, cols, 30), grad = SampleRows::Random(dtype, 2, cols, 2);
       SampleRows y[2] = {{dtype, 2, cols}, {dtype, 2, cols}}, back[2] = {{dtype, 2, cols}, {dtype, 2, cols}};
       for (int i = 0; i < 2; ++i) {
-        const Isa isa = i == 0 ? Isa::kReference : Isa::kAvx2;
+        const Isa isa = i == 0 ? Isa::kReference : ChooseIsa().isa;
         SoftmaxForward(pool, isa, {x.view(), y[i].mut()});
         SoftmaxBackward(pool, isa, {y[i].view(), grad.view(), back[i].mut()});
       }
@@ -54,8 +54,8 @@ TEST(Softmax, MatchesTheOracleAndItsFiniteDifferences) {
     const SampleRows x = SampleRows::Random(DType::kF32, 1, cols, 1, 20),
                      grad = SampleRows::Random(DType::kF32, 1, cols, 2);
     SampleRows y(DType::kF32, 1, cols), back(DType::kF32, 1, cols);
-    SoftmaxForward(pool, Isa::kAvx2, {x.view(), y.mut()});
-    SoftmaxBackward(pool, Isa::kAvx2, {y.view(), grad.view(), back.mut()});
+    SoftmaxForward(pool, ChooseIsa().isa, {x.view(), y.mut()});
+    SoftmaxBackward(pool, ChooseIsa().isa, {y.view(), grad.view(), back.mut()});
     std::vector<double> at(cols);
     for (int64_t c = 0; c < cols; ++c) at[c] = x.Get(0, c);
     const std::vector<double> want = Oracle(at);
@@ -73,7 +73,7 @@ TEST(Softmax, MatchesTheOracleAndItsFiniteDifferences) {
 
 TEST(Softmax, PiecesOfWholeTilesHaveTheBitsOfTheRow) {
   const std::vector<float> x = SampleFloats(5000, 3, 10);
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     ExpSum whole;
     AddToExpSum(isa, x.data(), DType::kF32, 5000, whole);
     for (const std::vector<int64_t>& cuts : {std::vector<int64_t>{0, 1024, 5000}, {0, 3072, 4096, 5000}}) {
@@ -101,18 +101,18 @@ TEST(Softmax, ThreadsNeverChangeABit) {
   const SampleRows x = SampleRows::Random(DType::kF32, 300, 201, 1, 5);
   ThreadPool one(1);
   SampleRows alone(DType::kF32, 300, 201);
-  SoftmaxForward(one, Isa::kAvx2, {x.view(), alone.mut()});
+  SoftmaxForward(one, ChooseIsa().isa, {x.view(), alone.mut()});
   for (int threads : {2, 3, 7}) {
     ThreadPool pool(threads);
     SampleRows many = x;
-    SoftmaxForward(pool, Isa::kAvx2, {many.view(), many.mut()});
+    SoftmaxForward(pool, ChooseIsa().isa, {many.view(), many.mut()});
     EXPECT_EQ(many, alone);
   }
 }
 
 TEST(Softmax, ExtremeValues) {
   ThreadPool pool(1);
-  for (Isa isa : {Isa::kReference, Isa::kAvx2}) {
+  for (Isa isa : AvailableIsas()) {
     SampleRows x(DType::kF32, 6, 20), y(DType::kF32, 6, 20);
     for (int64_t c = 0; c < 20; ++c) {
       x.Set(0, c, -kInf);
@@ -133,10 +133,10 @@ TEST(Softmax, ExtremeValues) {
     }
   }
   SampleRows none(DType::kF32, 0, 5), narrow(DType::kF32, 5, 0), other(DType::kF32, 2, 5);
-  SoftmaxForward(pool, Isa::kAvx2, {none.view(), none.mut()});
-  SoftmaxForward(pool, Isa::kAvx2, {narrow.view(), narrow.mut()});
-  EXPECT_THROW(SoftmaxForward(pool, Isa::kAvx2, {other.view(), none.mut()}), Error);
-  EXPECT_THROW(SoftmaxBackward(pool, Isa::kAvx2, {other.view(), none.view(), other.mut()}), Error);
+  SoftmaxForward(pool, ChooseIsa().isa, {none.view(), none.mut()});
+  SoftmaxForward(pool, ChooseIsa().isa, {narrow.view(), narrow.mut()});
+  EXPECT_THROW(SoftmaxForward(pool, ChooseIsa().isa, {other.view(), none.mut()}), Error);
+  EXPECT_THROW(SoftmaxBackward(pool, ChooseIsa().isa, {other.view(), none.view(), other.mut()}), Error);
 }
 
 }  // namespace

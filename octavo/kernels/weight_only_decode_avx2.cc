@@ -1,5 +1,5 @@
-#include "octavo/kernels/weight_only_avx2.h"
 #include "octavo/kernels/weight_only_codec_avx2.h"
+#include "octavo/kernels/weight_only_isa.h"
 
 namespace octavo::kernels::internal {
 namespace {

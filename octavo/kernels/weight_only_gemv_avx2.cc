@@ -1,7 +1,7 @@
 // Few rows times packed weights. One row decodes in registers on the way into its sums; several rows decode a stretch
 // of 64 columns into the first cache and use it for all of them.
-#include "octavo/kernels/weight_only_avx2.h"
 #include "octavo/kernels/weight_only_codec_avx2.h"
+#include "octavo/kernels/weight_only_isa.h"
 #include "octavo/kernels/weight_only_loops_avx2.h"
 
 namespace octavo::kernels::internal {

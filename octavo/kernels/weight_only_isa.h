@@ -1,4 +1,4 @@
-// Inside the F family: one thread's work on packed weights in AVX2. Plain structs for instruction-set units.
+// Inside the F family: one thread's work on packed weights, per instruction set. Plain structs for their units.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@ namespace octavo::kernels::internal {
 // columns: panel p of them at out + p * panel_stride, [depth][16]. Columns past N come out as zeros.
 void DecodeColsAvx2(const PackedView& view, int64_t k0, int64_t depth, int64_t col, int64_t cols, float* out,
                     int64_t panel_stride);
+void DecodeColsAvx512(const PackedView& view, int64_t k0, int64_t depth, int64_t col, int64_t cols, float* out,
+                      int64_t panel_stride);
 
 inline constexpr int64_t kVectorCols = 64;  // columns of one job
 inline constexpr int64_t kVectorRows = 8;   // rows at most
@@ -26,5 +28,6 @@ struct VectorJob {
   float* scratch = nullptr;
 };
 void RunVectorAvx2(const VectorJob& job);
+void RunVectorAvx512(const VectorJob& job);
 
 }  // namespace octavo::kernels::internal
