@@ -50,6 +50,9 @@ class Settings {
   std::string OriginOf(std::string_view key) const;
   // True when the value was given by the user: a config file, the environment or the command line.
   bool IsGiven(std::string_view key) const;
+  // Whether the user asked for this value: on the command line, in the environment, or by a value in a file that is not
+  // the default. The config that a run saves holds every key, so standing in a file says nothing by itself.
+  bool IsAskedFor(std::string_view key) const;
   // "base.yml", or the file that was named first.
   const std::string& config_name() const { return config_name_; }
   // How many keys the environment and the command line set.

@@ -43,6 +43,16 @@ bool Settings::IsGiven(std::string_view key) const {
   return layer != Layer::kBase && layer != Layer::kModel;
 }
 
+bool Settings::IsAskedFor(std::string_view key) const {
+  if (!IsGiven(key)) return false;
+  const Layer layer = EntryOf(key).layer;
+  if (layer == Layer::kCommandLine || layer == Layer::kEnvironment) return true;
+  for (const SettingsDifference& difference : Diff(Load({}), *this)) {
+    if (difference.key == key) return true;
+  }
+  return false;
+}
+
 int Settings::overrides() const {
   return static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) {
     return entry.second.layer == Layer::kEnvironment || entry.second.layer == Layer::kCommandLine;

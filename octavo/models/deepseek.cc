@@ -91,7 +91,9 @@ class DeepSeek : public Decoder {
       ThrowUsage("decoder_block deepseek: attention_type is {}, expected mla", config.attention_type);
     }
     if (config.mtp_num_layers > 0) {
-      ThrowUsage("mtp_num_layers={}: multi-token prediction is not supported", config.mtp_num_layers);
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("mtp_num_layers={}: multi-token prediction is not supported", config.mtp_num_layers),
+                  "train without it: mtp_num_layers=0");
     }
     if (config.routed_score_func.empty()) {
       ThrowUsage("decoder_block deepseek: routed_score_func is empty, expected softmax (v2) or sigmoid (v3)");

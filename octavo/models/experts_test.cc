@@ -9,60 +9,6 @@
 namespace octavo::models {
 namespace {
 
-ModelConfig TinyMixtral(bool sparse = true) {
-  ModelConfig config = TinyLlama();
-  config.decoder_block = "mixtral";
-  config.moe_mlp_dim = 20;
-  config.num_experts = 4;
-  config.num_experts_per_tok = 2;
-  config.sparse_matmul = sparse;
-  config.load_balance_loss_weight = 0.01;
-  return config;
-}
-
-ModelConfig TinyDeepSeek(bool v3 = true) {
-  ModelConfig config = TinyMixtral();
-  config.decoder_block = "deepseek";
-  config.attention_type = "mla";
-  config.num_decoder_layers = 3;
-  config.first_num_dense_layers = 1;
-  config.num_kv_heads = config.num_query_heads;
-  config.q_lora_rank = v3 ? 10 : 0;
-  config.kv_lora_rank = 12;
-  config.qk_nope_head_dim = 6;
-  config.qk_rope_head_dim = 4;
-  config.v_head_dim = 5;
-  config.shared_experts = 2;
-  config.routed_score_func = v3 ? "sigmoid" : "softmax";
-  config.routed_bias = v3;
-  config.routed_scaling_factor = 2.5;
-  config.n_routing_groups = v3 ? 2 : -1;
-  config.topk_routing_group = v3 ? 1 : -1;
-  config.rope_type = "yarn";
-  config.rope_factor = 4;
-  config.original_max_position_embeddings = 16;
-  config.max_position_embeddings = 64;
-  return config;
-}
-
-ModelConfig TinyGemma2() {
-  ModelConfig config = TinyLlama();
-  config.decoder_block = "gemma2";
-  config.mlp_activations = {"gelu", "linear"};
-  config.use_post_attn_norm = config.use_post_ffw_norm = true;
-  config.sliding_window_size = 4;
-  config.attn_logits_soft_cap = 5;
-  config.final_logits_soft_cap = 3;
-  return config;
-}
-
-ModelConfig TinyQwen3() {
-  ModelConfig config = TinyLlama();
-  config.decoder_block = "qwen3";
-  config.use_qk_norm = true;
-  return config;
-}
-
 std::vector<ModelConfig> AllTiny() {
   return {TinyMixtral(), TinyMixtral(false), TinyDeepSeek(), TinyDeepSeek(false), TinyGemma2(), TinyQwen3()};
 }
@@ -128,6 +74,14 @@ TEST(ExpertModels, BitsDoNotDependOnThreadsOrRemat) {
       const ops::RematPolicy full = *ops::RematPolicyByName("full");
       bench.context.remat = &full;
       EXPECT_EQ(HashOf(RunStep(bench.context, *model, batch).grads), expected) << config.decoder_block << " remat";
+      // The three products of the experts have names too: kept, they are not computed again.
+      const ops::RematPolicy experts =
+          ops::CustomRematPolicy(std::vector<std::string>{"moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo"});
+      bench.context.remat = &experts;
+      const TestStep kept = RunStep(bench.context, *model, batch);
+      EXPECT_EQ(HashOf(kept.grads), expected) << config.decoder_block << " experts kept";
+      const int64_t layers = config.num_decoder_layers - config.first_num_dense_layers;
+      EXPECT_EQ(kept.skipped, config.num_experts > 1 ? 3 * layers : 0) << config.decoder_block;
     }
   }
 }

@@ -36,24 +36,26 @@ ops::Var MoeBlock::operator()(ops::Context& context, const ops::Var& x) const {
 ops::Var MoeBlock::Sparse(ops::Context& context, const ops::Var& x, const ops::Routing& routing) const {
   const int64_t tokens = routing.expert.dim(0);
   const ops::OpKind op = options_.gmm ? ops::OpKind::kGmm : ops::OpKind::kRaggedDot;
-  const auto grouped = [&](const ops::Var& lhs, const ops::Parameter& weight) {
+  const auto grouped = [&](const ops::Var& lhs, const ops::Parameter& weight, std::string_view save_name) {
     return ops::RaggedDot(context, ops::Activation(lhs), ops::Weight(context, weight, x.dtype()), routing.group_sizes,
-                          op);
+                          op, save_name);
   };
   const ops::Var sorted = ops::DispatchRows(context, ops::Reshape(context, x, {tokens, options_.emb_dim}), routing);
-  const ops::Var gate = grouped(sorted, *wi_0_), up = grouped(sorted, *wi_1_);
+  const ops::Var gate = grouped(sorted, *wi_0_, "moe_mlpwi_0"), up = grouped(sorted, *wi_1_, "moe_mlpwi_1");
   const ops::Var hidden = ops::Gate(context, gate, up, {ops::ActivationByName(options_.activation)});
-  const ops::Var out = ops::CollectRows(context, grouped(hidden, *wo_), routing);
+  const ops::Var out = ops::CollectRows(context, grouped(hidden, *wo_, "moe_mlpwo"), routing);
   return ops::Reshape(context, ops::CombineExperts(context, out, routing.weight), x.shape());
 }
 
 ops::Var MoeBlock::Dense(ops::Context& context, const ops::Var& x, const ops::Routing& routing) const {
-  const auto each = [&](std::string_view equation, const ops::Var& first, const ops::Parameter& weight) {
-    return ops::Einsum(context, equation, ops::Activation(first), ops::Weight(context, weight, x.dtype()));
+  const auto each = [&](std::string_view equation, const ops::Var& first, const ops::Parameter& weight,
+                        std::string_view save_name) {
+    return ops::Einsum(context, equation, ops::Activation(first), ops::Weight(context, weight, x.dtype()), save_name);
   };
-  const ops::Var gate = each("BSM,EMH->BSEH", x, *wi_0_), up = each("BSM,EMH->BSEH", x, *wi_1_);
+  const ops::Var gate = each("BSM,EMH->BSEH", x, *wi_0_, "moe_mlpwi_0");
+  const ops::Var up = each("BSM,EMH->BSEH", x, *wi_1_, "moe_mlpwi_1");
   const ops::Var hidden = ops::Gate(context, gate, up, {ops::ActivationByName(options_.activation)});
-  const ops::Var out = each("BSEH,EHM->BSEM", hidden, *wo_);
+  const ops::Var out = each("BSEH,EHM->BSEM", hidden, *wo_, "moe_mlpwo");
   const ops::Var spread = ops::SpreadWeights(context, routing, options_.experts);
   const ops::Var weight = ops::Reshape(context, spread, {x.shape()[0], x.shape()[1], options_.experts});
   // Summed in f32 whatever the type of the computation.

@@ -5,8 +5,10 @@
 
 #include "octavo/base/error.h"
 #include "octavo/kernels/attention.h"
+#include "octavo/kernels/kv_write.h"
 #include "octavo/ops/dot.h"
 #include "octavo/ops/elementwise.h"
+#include "octavo/ops/interceptor.h"
 #include "octavo/ops/op_support.h"
 #include "octavo/ops/profile.h"
 #include "octavo/ops/remat.h"
@@ -39,11 +41,18 @@ kernels::KvSide SideOf(const Tensor& x) {
   return side;
 }
 
+// Keys or values as attention reads them: the tensor itself, stored codes of this call, or pages of a cache.
+struct Stored {
+  Tensor codes, scales;  // what keeps `side` alive, if anything
+  kernels::KvSide side;
+};
+
 // What both directions read; copied into the backward function.
 struct Inputs {
   AttentionOptions options;
   Tensor query, key, value, sinks;
   std::vector<kernels::AttentionSequence> sequences;
+  Stored stored_key, stored_value;
 
   kernels::AttentionCall Call() const {
     kernels::AttentionCall call;
@@ -58,8 +67,8 @@ struct Inputs {
     call.shape.chunk = options.chunk;
     call.shape.sinks = sinks.defined() ? sinks.Data<float>() : nullptr;
     call.query = ConstHeadsOf(query);
-    call.key = SideOf(key);
-    call.value = SideOf(value);
+    call.key = stored_key.side;
+    call.value = stored_value.side;
     call.sequences = sequences.data();
     call.sequence_count = static_cast<int64_t>(sequences.size());
     return call;
@@ -68,8 +77,8 @@ struct Inputs {
   double Macs() const {
     double pairs = 0;
     for (const kernels::AttentionSequence& one : sequences) {
-      const double n = static_cast<double>(one.kv_length);
-      pairs += options.causal ? n * (n + 1) / 2 : n * n;
+      const double n = static_cast<double>(one.query_count), before = static_cast<double>(one.position);
+      pairs += options.causal ? n * before + n * (n + 1) / 2 : n * (before + n);
     }
     return pairs * static_cast<double>(query.dim(2) * (query.dim(3) + value.dim(3)));
   }
@@ -87,7 +96,9 @@ void CheckShapes(const Context& context, const Var& query, const Var& key, const
         context.path(), q, k, v, rows.tokens());
   }
   for (const Sequence& sequence : rows.sequences) {
-    if (sequence.cached != 0) ThrowUsage("Attention at {}: a sequence has cached keys, but no pages", context.path());
+    if (rows.kv == nullptr && sequence.cached != 0) {
+      ThrowUsage("Attention at {}: a sequence has cached keys, but no pages", context.path());
+    }
   }
 }
 
@@ -138,16 +149,90 @@ std::vector<Tensor> Gradients(Context& back, const Inputs& inputs, const Tensor&
   return grads;
 }
 
-Inputs Prepare(const Var& query, const Var& key, const Var& value, const Var& sinks, const Rows& rows,
-               const AttentionOptions& options) {
-  Inputs inputs{options, AsHeads(query.value), AsHeads(key.value), AsHeads(value.value), sinks.value, {}};
+kernels::KvWriteArgs WriteArgs(const Tensor& heads, const kernels::KvSide& side,
+                               const std::vector<kernels::AttentionSequence>& sequences) {
+  kernels::KvWriteArgs args;
+  args.in = ConstHeadsOf(heads);
+  args.heads = heads.dim(2);
+  args.width = heads.dim(3);
+  args.side = side;
+  args.sequences = sequences.data();
+  args.sequence_count = static_cast<int64_t>(sequences.size());
+  return args;
+}
+
+// A side of the cache of this layer, with the new tokens written into it.
+Stored InPages(Context& context, const KvFormat& format, const KvSidePages& pages, const Tensor& heads,
+               const std::vector<kernels::AttentionSequence>& sequences) {
+  if (pages.heads != heads.dim(2) || pages.width != heads.dim(3)) {
+    ThrowUsage("Attention at {}: pages hold {} heads of {}, found {}", context.path(), pages.heads, pages.width,
+               heads.shape());
+  }
+  Stored stored{{}, {}, KvSideOf(format, pages)};
+  kernels::KvWriteArgs args = WriteArgs(heads, stored.side, sequences);
+  args.data = pages.data;
+  args.scale = pages.scale;
+  kernels::WriteKv(context.pool, args);
+  return stored;
+}
+
+// The same numbers without a cache: codes of this call's tokens only.
+Stored InTokens(Context& context, const KvFormat& format, const Tensor& heads,
+                const std::vector<kernels::AttentionSequence>& sequences) {
+  const int64_t tokens = heads.dim(0) * heads.dim(1), count = heads.dim(2), width = heads.dim(3);
+  const kernels::KvSide shape = KvSideOfTokens(format, count, width, nullptr, nullptr);
+  Stored stored;
+  stored.codes = Tensor::Empty({tokens * shape.key_stride}, DType::kU8);
+  auto* data = stored.codes.MutableData<uint8_t>();
+  float* scale = nullptr;
+  if (format.quantized()) {
+    stored.scales = Tensor::Empty({tokens * shape.scale_key_stride}, DType::kF32);
+    scale = stored.scales.MutableData<float>();
+  }
+  stored.side = KvSideOfTokens(format, count, width, reinterpret_cast<std::byte*>(data), scale);
+  kernels::KvWriteArgs args = WriteArgs(heads, stored.side, sequences);
+  args.data = data;
+  args.scale = scale;
+  kernels::WriteKv(context.pool, args);
+  return stored;
+}
+
+std::vector<kernels::AttentionSequence> SequencesOf(const Rows& rows) {
+  std::vector<kernels::AttentionSequence> result;
   for (const Sequence& one : rows.sequences) {
     kernels::AttentionSequence sequence;
-    sequence.query_begin = sequence.kv_begin = one.row_begin;
-    sequence.query_count = sequence.kv_length = one.length;
-    inputs.sequences.push_back(sequence);
+    sequence.query_begin = one.row_begin;
+    sequence.query_count = one.length;
+    sequence.position = one.cached;
+    sequence.kv_length = one.cached + one.length;
+    if (rows.kv == nullptr) sequence.kv_begin = one.row_begin;
+    sequence.page_table = rows.kv == nullptr ? nullptr : one.page_table;
+    result.push_back(sequence);
   }
-  return inputs;
+  return result;
+}
+
+Format FormatOf(DType dtype) { return dtype == DType::kF32 ? Format::kF32 : Format::kBF16; }
+
+// Keys and values go to the cache first, and attention reads what is stored: prefill and decode see the same numbers.
+void Store(Context& context, const Rows& rows, const std::optional<KvFormat>& format, Inputs& inputs) {
+  if (rows.kv != nullptr) {
+    const auto at = rows.kv->layers.find(context.path());
+    if (at == rows.kv->layers.end()) ThrowUsage("Attention at {}: the cache has no such layer", context.path());
+    if (format && *format != rows.kv->format) {
+      ThrowUsage("Attention at {}: the plan stores keys and values as {}, the cache as {}", context.path(),
+                 Info(format->format).name, Info(rows.kv->format.format).name);
+    }
+    inputs.stored_key = InPages(context, rows.kv->format, at->second.key, inputs.key, inputs.sequences);
+    inputs.stored_value = InPages(context, rows.kv->format, at->second.value, inputs.value, inputs.sequences);
+    return;
+  }
+  const auto stored = [&](const Tensor& heads) {
+    if (!format || format->format == FormatOf(heads.dtype())) return Stored{{}, {}, SideOf(heads)};
+    return InTokens(context, *format, heads, inputs.sequences);
+  };
+  inputs.stored_key = stored(inputs.key);
+  inputs.stored_value = stored(inputs.value);
 }
 
 }  // namespace
@@ -157,6 +242,10 @@ Var Attention(Context& context, const Var& query, const Var& key, const Var& val
   CheckFloat("Attention", query.value);
   CheckShapes(context, query, key, value, rows);
   AnnounceSites(context, query, key, value);
+  std::optional<KvFormat> format;
+  if (context.interceptor != nullptr) {
+    format = context.interceptor->KvCache(context, {context.NextSite(OpKind::kKvCache), key.value, value.value});
+  }
   Var sinks;
   if (options.sinks != nullptr) sinks = ParameterAs(context, *options.sinks, DType::kF32);
   std::vector<NodeId> nodes = {query.node, key.node, value.node};
@@ -165,7 +254,9 @@ Var Attention(Context& context, const Var& query, const Var& key, const Var& val
   if (query.value.is_meta()) {
     return RecordOutput(context, Tensor::Meta(shape, query.dtype()), {query.node, key.node, value.node});
   }
-  Inputs inputs = Prepare(query, key, value, sinks, rows, options);
+  Inputs inputs{
+      options, AsHeads(query.value), AsHeads(key.value), AsHeads(value.value), sinks.value, SequencesOf(rows), {}, {}};
+  Store(context, rows, format, inputs);
   const std::string save_name(options.save_name);
   std::vector<Tensor> kept = Recall(context, save_name);
   if (kept.empty()) {

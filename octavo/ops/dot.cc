@@ -93,33 +93,45 @@ std::optional<Var> Answered(Context& context, const Site& site, double macs, con
   return answer;
 }
 
-// Asks the interceptor, else computes in floats and records the two gradients.
-Var DotAtSite(Context& context, DotCall call, std::string_view op, std::string_view save_name) {
-  const std::vector<Tensor> kept = Recall(context, save_name);
-  if (!kept.empty()) call.kept = &kept[0];
-  if (context.interceptor != nullptr) {
-    if (std::optional<Var> answer =
-            Answered(context, call.site, MacsOf(call), [&] { return context.interceptor->Dot(context, call); })) {
-      if (kept.empty()) Keep(context, save_name, {answer->value});
-      if (!kept.empty() && answer->value.SharesStorageWith(kept[0])) context.tape->CountSkipped();
-      return *std::move(answer);
-    }
-  }
+// Computed in floats, with its two gradients recorded.
+Var FloatProduct(Context& context, const DotCall& call, std::string_view op) {
   const std::string where = Where(op, call.site);
   const Tensor lhs = NeedFloat(where, "lhs", call.lhs), rhs = NeedFloat(where, "rhs", call.rhs);
   Tensor out;
-  if (kept.empty()) {
+  if (call.kept == nullptr) {
     const DType type = ProductType(lhs.dtype(), rhs.dtype());
     out = TimedDot(context, where, call.site.path, "forward", lhs, rhs, call.dims, type);
-    Keep(context, save_name, {out});
   } else {
-    out = kept[0];
+    out = *call.kept;
     context.tape->CountSkipped();
   }
   if (context.tape == nullptr) return Var(std::move(out));
   return context.tape->Record(
       std::move(out), {call.lhs.node, call.rhs.node},
       DotGradient{where, call.site.path, lhs, rhs, call.dims, call.lhs.node != kConstant, call.rhs.node != kConstant});
+}
+
+// Asks the interceptor, else computes in floats.
+Var DotAtSite(Context& context, DotCall call, std::string_view op, std::string_view save_name) {
+  const std::vector<Tensor> kept = Recall(context, save_name);
+  if (!kept.empty()) call.kept = &kept[0];
+  if (context.interceptor != nullptr) {
+    if (std::optional<Var> answer =
+            Answered(context, call.site, MacsOf(call), [&] { return context.interceptor->Dot(context, call); })) {
+      if (kept.empty()) {
+        Keep(context, save_name, {answer->value});
+        context.interceptor->Observe(context, call.site, answer->value);
+      }
+      if (!kept.empty() && answer->value.SharesStorageWith(kept[0])) context.tape->CountSkipped();
+      return *std::move(answer);
+    }
+  }
+  Var out = FloatProduct(context, call, op);
+  if (kept.empty()) {
+    Keep(context, save_name, {out.value});
+    if (context.interceptor != nullptr) context.interceptor->Observe(context, call.site, out.value);
+  }
+  return out;
 }
 
 }  // namespace
@@ -147,6 +159,10 @@ Var DotGeneral(Context& context, const Operand& lhs, const Operand& rhs, const D
   return DotAtSite(context, DotCall{site, lhs, rhs, dims, ""}, "DotGeneral", save_name);
 }
 
+Var FloatAnswer(Context& context, const DotCall& call) {
+  return FloatProduct(context, call, call.site.op == OpKind::kEinsum ? "Einsum" : "DotGeneral");
+}
+
 Var Project(Context& context, const Var& x, const Parameter& kernel, int contracted_axes, std::string_view save_name) {
   DotDims dims;
   for (int i = 0; i < contracted_axes; ++i) {
@@ -156,10 +172,11 @@ Var Project(Context& context, const Var& x, const Parameter& kernel, int contrac
   return DotGeneral(context, Activation(x), Weight(context, kernel, x.dtype()), dims, save_name);
 }
 
-Var Einsum(Context& context, std::string_view equation, const Operand& first, const Operand& second) {
+Var Einsum(Context& context, std::string_view equation, const Operand& first, const Operand& second,
+           std::string_view save_name) {
   const Site site = context.NextSite(OpKind::kEinsum);
   const EinsumDims parsed = ParseEinsum(Where("Einsum", site), equation, first.shape(), second.shape());
-  const Var product = DotAtSite(context, DotCall{site, second, first, parsed.dims, equation}, "Einsum", "");
+  const Var product = DotAtSite(context, DotCall{site, second, first, parsed.dims, equation}, "Einsum", save_name);
   return Permute(context, product, parsed.order);
 }
 
@@ -169,12 +186,20 @@ void AnnounceEinsum(Context& context, const Site& site, std::string_view equatio
   context.interceptor->Fused(context, DotCall{site, second, first, parsed.dims, equation});
 }
 
-Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Tensor& group_sizes, OpKind op) {
-  const RaggedCall call{context.NextSite(op), lhs, rhs, group_sizes};
+Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Tensor& group_sizes, OpKind op,
+              std::string_view save_name) {
+  RaggedCall call{context.NextSite(op), lhs, rhs, group_sizes};
+  const std::vector<Tensor> kept = Recall(context, save_name);
+  if (!kept.empty()) call.kept = &kept[0];
   if (context.interceptor != nullptr) {
     const double all = static_cast<double>(lhs.shape().size()) * static_cast<double>(rhs.shape()[2]);
     if (std::optional<Var> answer =
             Answered(context, call.site, all, [&] { return context.interceptor->RaggedDot(context, call); })) {
+      if (kept.empty()) {
+        Keep(context, save_name, {answer->value});
+        context.interceptor->Observe(context, call.site, answer->value);
+      }
+      if (!kept.empty() && answer->value.SharesStorageWith(kept[0])) context.tape->CountSkipped();
       return *std::move(answer);
     }
   }
@@ -182,9 +207,14 @@ Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Te
   const Tensor a = NeedFloat(where, "lhs", lhs), b = NeedFloat(where, "rhs", rhs), sizes = group_sizes;
   const double macs = static_cast<double>(a.size()) * static_cast<double>(b.shape()[2]);
   Tensor out;
-  {
+  if (kept.empty()) {
     const Timed timed(context.profile, path, "matmul", "forward", macs);
     out = FloatRaggedDot(context, where, a, b, sizes, ProductType(a.dtype(), b.dtype()));
+    Keep(context, save_name, {out});
+    if (context.interceptor != nullptr) context.interceptor->Observe(context, call.site, out);
+  } else {
+    out = kept[0];
+    context.tape->CountSkipped();
   }
   if (context.tape == nullptr) return Var(std::move(out));
   const bool lhs_needed = lhs.node != kConstant, rhs_needed = rhs.node != kConstant;

@@ -21,13 +21,17 @@ Operand Weight(Context& context, const Parameter& parameter, DType dtype);
 Var DotGeneral(Context& context, const Operand& lhs, const Operand& rhs, const DotDims& dims,
                std::string_view save_name = "");
 
+// The float version of a dot, with its gradients, without asking anybody: for providers that add to it.
+Var FloatAnswer(Context& context, const DotCall& call);
+
 // Contracts the last axes of `x` that `kernel` begins with: x [..., K], kernel [K, ...], in the type of x.
 Var Project(Context& context, const Var& x, const Parameter& kernel, int contracted_axes = 1,
             std::string_view save_name = "");
 
 // Two operands, explicit result, letters and "...": "btd,df->btf". The dot's lhs is the second operand, as in the
 // reference: rules about sides and the order of scales depend on it.
-Var Einsum(Context& context, std::string_view equation, const Operand& first, const Operand& second);
+Var Einsum(Context& context, std::string_view equation, const Operand& first, const Operand& second,
+           std::string_view save_name = "");
 
 // Tells the interceptor of an einsum that the calling op computes itself (Interceptor::Fused).
 void AnnounceEinsum(Context& context, const Site& site, std::string_view equation, const Operand& first,
@@ -35,6 +39,6 @@ void AnnounceEinsum(Context& context, const Site& site, std::string_view equatio
 
 // lhs [M, K] with rows sorted by group, rhs [G, K, N], group_sizes i32 [G]. `op` is kRaggedDot or kGmm.
 Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Tensor& group_sizes,
-              OpKind op = OpKind::kRaggedDot);
+              OpKind op = OpKind::kRaggedDot, std::string_view save_name = "");
 
 }  // namespace octavo::ops

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "octavo/ops/dot_dims.h"
+#include "octavo/ops/kv_pages.h"
 #include "octavo/ops/parameter.h"
 #include "octavo/ops/site.h"
 #include "octavo/ops/var.h"
@@ -47,6 +48,14 @@ struct RaggedCall {
   const Operand& lhs;
   const Operand& rhs;
   const Tensor& group_sizes;
+  const Tensor* kept = nullptr;  // as in DotCall
+};
+
+// Keys [B, T, K, D] and values [B, T, K, V] on their way into attention.
+struct KvCall {
+  Site site;
+  const Tensor& key;
+  const Tensor& value;
 };
 
 class Interceptor {
@@ -60,6 +69,11 @@ class Interceptor {
   // A dot that an op computes inside itself (a norm's scale, the products of attention, the one-hot product of an
   // embedding): it has a site, but it cannot be answered. Who must change its numbers throws.
   virtual void Fused(Context&, const DotCall&) {}
+  // How the keys and values of an attention op are stored before it reads them; nullopt: as they are computed.
+  virtual std::optional<KvFormat> KvCache(Context&, const KvCall&) { return std::nullopt; }
+  // The output of a dot that has just been computed, whoever answered it: for those who only look (eval/). Not called
+  // for outputs that remat kept.
+  virtual void Observe(Context&, const Site&, const Tensor& out) { static_cast<void>(out); }
 };
 
 }  // namespace octavo::ops

@@ -37,7 +37,7 @@ Rows RowsOfBatch(const Tensor& positions, const Tensor& segmentation) {
       seen.push_back(id);
       int64_t length = 1;
       while (t + length < rows.length && ids[static_cast<size_t>(begin + length)] == id) ++length;
-      rows.sequences.push_back({begin, length, 0});
+      rows.sequences.push_back({begin, length});
       t += length;
     }
   }
@@ -51,7 +51,7 @@ Rows RowsOfShape(int64_t batch, int64_t length) {
   rows.position = Tensor::Empty({batch * length}, DType::kI32);
   const auto positions = rows.position.MutableValues<int32_t>();
   for (int64_t i = 0; i < batch * length; ++i) positions[static_cast<size_t>(i)] = static_cast<int32_t>(i % length);
-  for (int64_t b = 0; b < batch && length > 0; ++b) rows.sequences.push_back({b * length, length, 0});
+  for (int64_t b = 0; b < batch && length > 0; ++b) rows.sequences.push_back({b * length, length});
   return rows;
 }
 

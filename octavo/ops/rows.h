@@ -10,11 +10,14 @@
 
 namespace octavo::ops {
 
-// Rows [row_begin, row_begin + length) of the flattened batch. Its first token is position 0 of the sequence, after
-// `cached` keys of earlier calls.
+struct KvPages;
+
+// Rows [row_begin, row_begin + length) of the flattened batch. Its first token is position `cached` of the sequence:
+// the keys before it are in the pages of Rows::kv, where this call puts its own as well.
 struct Sequence {
   int64_t row_begin = 0, length = 0;
   int64_t cached = 0;
+  const int32_t* page_table = nullptr;  // pages of the whole sequence; valid during the call
   bool operator==(const Sequence&) const = default;
 };
 
@@ -23,6 +26,8 @@ struct Rows {
   std::vector<Sequence> sequences;  // ascending, disjoint, cover all rows; padding is a sequence of its own
   Tensor position;                  // i32 [batch * length]: RoPE and position embedding
   int64_t global_row = 0;           // of row 0 in the global batch [rows * length]: index of noise and dropout
+  const KvPages* kv = nullptr;      // serving: where keys and values live; null: each call has all of its sequences
+  std::vector<int32_t> adapter;     // serving: one number per row, 0 for the base model; empty: all 0
 
   int64_t tokens() const { return batch * length; }
   // Where sequences begin, and the number of tokens at the end: i32 [sequences + 1].
