@@ -3,12 +3,12 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
+#include "octavo/numerics/small_float.h"
 #include "octavo/quant/aqt.h"
 #include "octavo/quant/element.h"
 #include "octavo/quant/encode_matrix.h"
 #include "octavo/quant/quantize_kernel.h"
 #include "octavo/quant/quantize_run.h"
-#include "octavo/quant/small_float.h"
 #include "octavo/quant/tile_runs.h"
 
 namespace octavo::quant {

@@ -5,6 +5,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
 #include "octavo/quant/dot_parts.h"
+#include "octavo/quant/frozen_weight.h"
 #include "octavo/quant/quantize_run.h"
 
 namespace octavo::quant {
@@ -111,6 +112,20 @@ ProductSide Dequantized(const Run& run, const char* op, const DotOperand& operan
   return PartsOf(op, operand).side;
 }
 
+// The right side; the values of a frozen weight stay in its panels.
+ProductSide DequantizedRight(const Run& run, const char* op, const DotOperand& operand, const DotDims& dims) {
+  const auto* array = std::get_if<QArray>(&operand);
+  if (array != nullptr && run.frozen != nullptr && dims.rhs_batch.empty() && !run.reference &&
+      run.frozen->Values(run, *array, dims.rhs_contract) != nullptr) {
+    return {Tensor::Meta(array->shape(), array->dtype()), std::nullopt};
+  }
+  return Dequantized(run, op, operand);
+}
+
+bool IsDry(const Run& run, const DotOperand& lhs, const DotOperand& rhs) {
+  return IsMeta(lhs) || (IsMeta(rhs) && (run.frozen == nullptr || !run.frozen->packed()));
+}
+
 // One tile of an operand that SplitTiles cut: index i on the last `tile_axes` batch axes.
 DotParts TileOf(const DotParts& parts, const std::vector<int>& batch, int tile_axes, std::span<const int64_t> index) {
   auto pick = [&](const Tensor& tensor) {
@@ -191,10 +206,10 @@ Tensor DotGeneral(const Run& run, const DotOperand& lhs, const DotOperand& rhs, 
 Tensor SlowDot(const Run& run, const DotOperand& lhs, const DotOperand& rhs, const DotDims& dims,
                std::optional<DType> preferred) {
   constexpr const char* kOp = "SlowDot";
-  if (IsMeta(lhs) || IsMeta(rhs)) return MetaResult(lhs, rhs, dims, preferred);
+  if (IsDry(run, lhs, rhs)) return MetaResult(lhs, rhs, dims, preferred);
   const ScopedFloatMode mode;
   const DType result = DotResultDType(lhs, rhs, preferred);
-  const ProductSide left = Dequantized(run, kOp, lhs), right = Dequantized(run, kOp, rhs);
+  const ProductSide left = Dequantized(run, kOp, lhs), right = DequantizedRight(run, kOp, rhs, dims);
   if (result == DType::kI32) return IntegerProduct(run, left, right, dims);
   return FloatProduct(run, left, right, dims, result);
 }
@@ -202,7 +217,7 @@ Tensor SlowDot(const Run& run, const DotOperand& lhs, const DotOperand& rhs, con
 Tensor FastDot(const Run& run, const DotOperand& lhs, const DotOperand& rhs, const DotDims& dims,
                std::optional<DType> preferred) {
   constexpr const char* kOp = "FastDot";
-  if (IsMeta(lhs) || IsMeta(rhs)) return MetaResult(lhs, rhs, dims, preferred);
+  if (IsDry(run, lhs, rhs)) return MetaResult(lhs, rhs, dims, preferred);
   const ScopedFloatMode mode;
   const DType result = DotResultDType(lhs, rhs, preferred);
   const DotParts left = PartsOf(kOp, lhs), right = PartsOf(kOp, rhs);

@@ -1,5 +1,6 @@
 // The fast dot in one kernel call per batch index: sums, zero points, scales, tiles and the rounding to the result.
 #include "octavo/kernels/matmul_i8.h"
+#include "octavo/quant/frozen_weight.h"
 #include "octavo/quant/fused_parts.h"
 
 namespace octavo::quant {
@@ -10,6 +11,12 @@ std::optional<Tensor> TryFusedDot(const Run& run, const DotParts& lhs, const Dot
   const auto math = ScaleMathDType(lhs, rhs);
   const auto tile = KernelTile(lhs, rhs, dims);
   if (!math || !tile) return std::nullopt;
+  if (run.frozen != nullptr && dims.rhs_batch.empty() && order == kernels::ScaleOrder::kRowThenColumn) {
+    const PackedWeight* packed = run.frozen->Integer(run, rhs, dims.rhs_contract);
+    if (packed != nullptr && packed->Takes(lhs, dims.lhs_contract)) {
+      return PackedDot(run, lhs, dims.lhs_contract, *packed, result);
+    }
+  }
   const Shape shape = DotShape("FastDot", lhs.side.values.shape(), rhs.side.values.shape(), dims);
   const Tensor left = LeftMatrices(lhs.side.values, dims), right = RightMatrices(rhs.side.values, dims);
   const SideScales left_scales = LeftScales(lhs, dims), right_scales = RightScales(rhs, dims);

@@ -34,6 +34,8 @@ bool MayClip(const Calibration& calibration) {
   return !follows || calibration.factor < 1.0;
 }
 
+constexpr Spot kWeightSpot{ProductKind::kForward, OperandSide::kRhs};
+
 struct QuantizedOperand {
   DotOperand operand;
   std::optional<CalibrationRange> range;
@@ -169,6 +171,7 @@ PreparedWeight PrepareWeight(const Run& run, const Tensor& rhs, int lhs_rank, co
   if (!how || config.rhs_sparsity) ThrowUsage("PrepareWeight: the right operand is sparse or stays in float");
   const ScopedFloatMode mode;
   QuantizedOperand quantized = QuantizeForward(run, OperandSide::kRhs, rhs, how, nullptr, MasksRight(config));
+  if (run.health != nullptr) run.health->At(std::string(run.arithmetic.site), NameOf(kWeightSpot)).once = true;
   PreparedWeight result{std::get<QArray>(quantized.operand), std::move(quantized.range), {}, {}, {}};
   if (!dims.rhs_batch.empty()) return result;
   const auto integer = [](const std::optional<Format>& format) {

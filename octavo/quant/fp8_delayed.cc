@@ -8,12 +8,12 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
+#include "octavo/numerics/small_float.h"
 #include "octavo/quant/dot_axes.h"
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/element.h"
 #include "octavo/quant/health.h"
 #include "octavo/quant/quantize_run.h"
-#include "octavo/quant/small_float.h"
 
 namespace octavo::quant {
 namespace {

@@ -12,8 +12,6 @@
 namespace octavo::quant {
 namespace {
 
-constexpr double kSaturatedLimit = 0.001, kFlushedLimit = 0.05;
-
 double Share(int64_t part, int64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -38,6 +36,7 @@ double OperandHealth::Sqnr() const {
 void OperandHealth::Merge(const OperandHealth& later) {
   format = later.format;
   follows = later.follows;
+  once = later.once;
   elements += later.elements;
   saturated += later.saturated;
   nonfinite += later.nonfinite;
@@ -53,31 +52,6 @@ void OperandHealth::Merge(const OperandHealth& later) {
 
 void Merge(HealthRecords& into, const HealthRecords& later) {
   for (const auto& [key, health] : later) into[key].Merge(health);
-}
-
-std::vector<std::string> HealthWarnings(const HealthRecords& records) {
-  std::vector<std::string> warnings;
-  for (const auto& record : records) {
-    const HealthKey& key = record.first;
-    const OperandHealth& health = record.second;
-    const auto warn = [&](const std::string& text) {
-      warnings.push_back(fmt::format("{} {} ({}): {}", key.site, key.operand, Info(health.format).name, text));
-    };
-    if (health.nonfinite > 0) {
-      warn(fmt::format("{} of {} values are NaN or infinite", health.nonfinite, health.elements));
-    }
-    if (!health.follows && health.SaturatedShare() > kSaturatedLimit) {
-      warn(fmt::format("saturated {:.2f} % (limit 0.1 %)", 100 * health.SaturatedShare()));
-    }
-    if (health.FlushedShare() > kFlushedLimit) {
-      warn(fmt::format("flushed to zero {:.1f} % (limit 5 %)", 100 * health.FlushedShare()));
-    }
-    const double least = Info(health.format).bits <= 4 ? 12 : 20;
-    if (health.measured > 0 && health.squares > 0 && health.Sqnr() < least) {
-      warn(fmt::format("signal-to-noise ratio {:.1f} dB (limit {} dB)", health.Sqnr(), least));
-    }
-  }
-  return warnings;
 }
 
 struct HealthSink::Filter {

@@ -1,8 +1,8 @@
 // What quantization does to the numbers of a run: per site and operand how many values were clipped, rounded to zero or
 // not finite, their range, the scales, and the signal-to-noise ratio. A sink is given to a provider and read between
 // steps by whoever reports. Counts are integers and sums have a fixed order, so the figures are equal for any number of
-// threads; records of several shards or ranks are merged in shard order by the caller. Writes no files and judges only
-// with the limits below.
+// threads; records of several shards or ranks are merged in shard order by the caller. Writes no files and judges
+// nothing (health_warnings.h).
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ HealthMode ParseHealthMode(std::string_view text);  // "off", "light", "full"
 struct OperandHealth {
   Format format = Format::kInt8;
   bool follows = true;  // the scale came from these very values; false: static, delayed or fixed
+  bool once = false;    // a weight that is prepared once per step: every rank has counted the same values
   // Every step.
   int64_t elements = 0;
   int64_t saturated = 0;  // outside the range of the format by more than rounding
@@ -47,11 +48,6 @@ struct HealthKey {
 };
 using HealthRecords = std::map<HealthKey, OperandHealth>;
 void Merge(HealthRecords& into, const HealthRecords& later);
-
-// The lines that a run prints once per site: "decoder/layers_3/mlp/wo grad_lhs.lhs: flushed 7.3 % of …". Limits:
-// saturated > 0.1 % where the scale does not follow, flushed > 5 %, SQNR < 20 dB (8 bits) or 12 dB (fewer), any value
-// that is not finite.
-std::vector<std::string> HealthWarnings(const HealthRecords& records);
 
 class HealthSink {
  public:

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "octavo/quant/health_warnings.h"
 #include "octavo/quant/quant_test_support.h"
 #include "octavo/quant/quantize_run.h"
 #include "octavo/quant/recipe.h"
@@ -122,9 +123,31 @@ TEST(Health, WarningsNameSiteOperandAndLimit) {
   bad.flushed = 51;
   bad.error_squares = 1e5;
   bad.nonfinite = 1;
-  EXPECT_THAT(HealthWarnings(records),
-              ElementsAre(HasSubstr("decoder/layers_3/mlp/wo grad_lhs.lhs (float8_e5m2): 1 of 1000"),
+  EXPECT_THAT(WarningLines(FindHealthWarnings(records)),
+              ElementsAre(HasSubstr("decoder/layers_3/mlp/wo grad_lhs.lhs (float8_e5m2): 1 values are NaN"),
                           HasSubstr("saturated 0.20 %"), HasSubstr("flushed to zero 5.1 %"), HasSubstr("10.0 dB")));
+}
+
+// A run of 100 layers must not print 100 lines.
+TEST(Health, WarningsOfManySitesAreOneLine) {
+  HealthRecords records;
+  for (int layer = 0; layer < 12; ++layer) {
+    OperandHealth& health = records[{fmt::format("decoder/layers_{}/mlp/wo", layer), "grad_rhs.lhs"}];
+    health.elements = health.measured = 1000;
+    health.squares = 1e6;
+    health.flushed = layer == 4 ? 91 : layer == 0 ? 1 : 60;
+    health.error_squares = layer == 7 ? 1e5 : 1;
+    health.amax = layer == 9 ? 21.0f : 1.0f;
+  }
+  const std::map<HealthKey, float> before = {{{"decoder/layers_9/mlp/wo", "grad_rhs.lhs"}, 2.0f},
+                                             {{"decoder/layers_8/mlp/wo", "grad_rhs.lhs"}, 0.2f}};
+  EXPECT_THAT(
+      WarningLines(FindHealthWarnings(records, before)),
+      ElementsAre("grad_rhs.lhs (int8) of 11 sites: flushed to zero up to 9.1 % (limit 5 %), most at "
+                  "decoder/layers_4/mlp/wo",
+                  "decoder/layers_7/mlp/wo grad_rhs.lhs (int8): signal-to-noise ratio 10.0 dB (limit 20 dB)",
+                  "decoder/layers_9/mlp/wo grad_rhs.lhs (int8): largest magnitude grew 10 times within 100 steps "
+                  "(limit 10)"));
 }
 
 TEST(Health, ModesAndFilter) {

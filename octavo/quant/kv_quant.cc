@@ -5,9 +5,9 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
+#include "octavo/numerics/small_float.h"
 #include "octavo/quant/element.h"
 #include "octavo/quant/quantize.h"
-#include "octavo/quant/small_float.h"
 #include "octavo/quant/tile_runs.h"
 
 namespace octavo::quant {
@@ -63,6 +63,18 @@ KvAxes ParseKvAxes(std::string_view text) {
   if (text == "dkv") return KvAxes::kDkv;
   if (text == "heads_and_dkv") return KvAxes::kHeadsAndDkv;
   ThrowUsage("kv_quant_axis '{}': possible are dkv, heads_and_dkv", text);
+}
+
+Format ParseKvFormat(std::string_view text) {
+  constexpr std::pair<std::string_view, Format> kKnown[] = {
+      {"int8", Format::kInt8},    {"int4", Format::kInt4},
+      {"fp8", Format::kF8E4M3FN}, {"float8_e4m3fn", Format::kF8E4M3FN},
+      {"float32", Format::kF32},  {"bfloat16", Format::kBF16}};
+  for (const auto& [name, format] : kKnown) {
+    if (name == text) return format;
+  }
+  throw Error(ErrorCode::kUsage, fmt::format("kv_quant_dtype '{}' is not known", text),
+              "known: int8 int4 fp8 float32 bfloat16");
 }
 
 QuantizedKv QuantizeKv(const Tensor& kv, const KvQuant& how) {

@@ -16,6 +16,7 @@ namespace octavo::quant {
 
 enum class KvAxes : uint8_t { kDkv, kHeadsAndDkv };  // one amax per head and position, or one per position
 KvAxes ParseKvAxes(std::string_view text);           // "dkv", "heads_and_dkv"
+Format ParseKvFormat(std::string_view text);         // "int8", "int4", "fp8"; "float32" and "bfloat16" store rounded
 
 struct KvQuant {
   Format format = Format::kInt8;  // int8, int4 or float8_e4m3fn

@@ -30,16 +30,21 @@ bool FitsFourBits(Format format) { return Info(format).bits <= 4; }
 }  // namespace
 
 bool PackedWeight::Packs(const DotOperand& weight, const std::vector<int>& contract) {
-  if (IsMeta(weight)) return false;
-  const DotParts parts = PartsOf(kOp, weight);
+  return Packs(PartsOf(kOp, weight), contract);
+}
+
+bool PackedWeight::Packs(const DotParts& parts, const std::vector<int>& contract) {
+  if (parts.side.values.is_meta()) return false;
   return HasByteCodes(parts) && (!parts.scale || ScaleMathDType({}, parts)) && TileOf(parts, contract).has_value();
 }
 
 PackedWeight::PackedWeight(const Run& run, const DotOperand& weight, std::vector<int> contract)
-    : shape_(ShapeOf(weight)), contract_(std::move(contract)) {
+    : PackedWeight(run, PartsOf(kOp, weight), std::move(contract)) {}
+
+PackedWeight::PackedWeight(const Run& run, const DotParts& parts, std::vector<int> contract)
+    : shape_(parts.side.values.shape()), contract_(std::move(contract)) {
   CheckDot(kOp, shape_, shape_, AloneDims(contract_));
-  if (!Packs(weight, contract_)) ThrowUsage("{}: {} cannot be packed for integer kernels", kOp, shape_);
-  const DotParts parts = PartsOf(kOp, weight);
+  if (!Packs(parts, contract_)) ThrowUsage("{}: {} cannot be packed for integer kernels", kOp, shape_);
   format_ = *parts.side.codes;
   tile_ = *TileOf(parts, contract_);
   four_bits_ = FitsFourBits(format_);
@@ -91,25 +96,36 @@ Tensor PackedWeight::Unpacked() const {
 DotParts PackedWeight::Parts() const { return {{Tensor::Meta(shape_, DType::kI8), format_}, scale_, zero_point_}; }
 
 bool PackedWeight::Takes(const DotOperand& lhs, const std::vector<int>& lhs_contract) const {
-  if (std::holds_alternative<Tensor>(lhs)) return false;
+  return !std::holds_alternative<Tensor>(lhs) && Takes(PartsOf(kOp, lhs), lhs_contract);
+}
+
+bool PackedWeight::Takes(const DotParts& left, const std::vector<int>& lhs_contract) const {
   const DotDims dims{lhs_contract, contract_, {}, {}};
-  const DotParts left = PartsOf(kOp, lhs), right = Parts();
+  const DotParts right = Parts();
   return HasByteCodes(left) && ScaleMathDType(left, right).has_value() && KernelTile(left, right, dims) == tile_ &&
          !(left.zero_point && right.zero_point);
 }
 
 Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
                  const PackedWeight& weight, std::optional<DType> preferred) {
+  const DotParts right = weight.Parts();
+  DotOperand like = Codes{right.side.values, weight.format_};
+  if (weight.scale_) like = QArray{right.side.values, *weight.scale_, std::nullopt, weight.format_};
+  return PackedDot(run, PartsOf("PackedDot", lhs), lhs_contract, weight, DotResultDType(lhs, like, preferred));
+}
+
+Tensor PackedDot(const Run& run, const DotParts& left, const std::vector<int>& lhs_contract, const PackedWeight& weight,
+                 DType result) {
   const DotDims dims{lhs_contract, weight.contract_, {}, {}};
-  const Shape shape = DotShape("PackedDot", ShapeOf(lhs), weight.shape_, dims);
+  const Shape shape = DotShape("PackedDot", left.side.values.shape(), weight.shape_, dims);
   const ScopedFloatMode mode;
-  if (!weight.Takes(lhs, lhs_contract)) {
+  if (!weight.Takes(left, lhs_contract)) {
     ThrowUsage(
         "PackedDot: lhs {} does not fit the packed weight {}: integer codes, a scale of the same dtype and tiles "
         "of {} or none",
-        ShapeOf(lhs), weight.shape_, weight.tile_);
+        left.side.values.shape(), weight.shape_, weight.tile_);
   }
-  const DotParts left = PartsOf("PackedDot", lhs), right = weight.Parts();
+  const DotParts right = weight.Parts();
   const DType math = *ScaleMathDType(left, right);
   const Tensor rows = LeftMatrices(left.side.values, dims);  // [1, M, K]
   const SideScales left_scales = LeftScales(left, dims), right_scales = RightScales(right, dims);
@@ -136,9 +152,7 @@ Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& 
     kernels::MatMulI8(run.pool, run.isa, args);
   }
   if (run.macs != nullptr) run.macs->integer += rows.size() * weight.n_;
-  DotOperand like = Codes{right.side.values, weight.format_};
-  if (weight.scale_) like = QArray{right.side.values, *weight.scale_, std::nullopt, weight.format_};
-  return CastTo(out.Reshape(shape), DotResultDType(lhs, like, preferred));
+  return CastTo(out.Reshape(shape), result);
 }
 
 }  // namespace octavo::quant

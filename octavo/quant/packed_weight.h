@@ -19,9 +19,11 @@ class PackedWeight {
   // Whether the kernels take it: integer codes in bytes, bare or with an f32 or bf16 scale that is constant or tiled on
   // a single contracted axis.
   static bool Packs(const DotOperand& weight, const std::vector<int>& contract);
+  static bool Packs(const DotParts& weight, const std::vector<int>& contract);
 
   // `contract` lists the axes that products sum over; the others stay, in their order. A usage error unless Packs.
   PackedWeight(const Run& run, const DotOperand& weight, std::vector<int> contract);
+  PackedWeight(const Run& run, const DotParts& weight, std::vector<int> contract);
 
   const Shape& shape() const { return shape_; }  // of the weight as given
   int64_t tile() const { return tile_; }         // along K; 0: none
@@ -33,6 +35,7 @@ class PackedWeight {
 
   // Whether PackedDot takes this left operand.
   bool Takes(const DotOperand& lhs, const std::vector<int>& lhs_contract) const;
+  bool Takes(const DotParts& lhs, const std::vector<int>& lhs_contract) const;
 
  private:
   // The weight as the right side of a dot; its codes are in the panels, so they are meta here.
@@ -40,6 +43,8 @@ class PackedWeight {
 
   friend Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
                           const PackedWeight& weight, std::optional<DType> preferred);
+  friend Tensor PackedDot(const Run& run, const DotParts& lhs, const std::vector<int>& lhs_contract,
+                          const PackedWeight& weight, DType result);
 
   Shape shape_;
   std::vector<int> contract_;
@@ -56,5 +61,7 @@ class PackedWeight {
 // lhs.
 Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
                  const PackedWeight& weight, std::optional<DType> preferred = std::nullopt);
+Tensor PackedDot(const Run& run, const DotParts& lhs, const std::vector<int>& lhs_contract, const PackedWeight& weight,
+                 DType result);
 
 }  // namespace octavo::quant

@@ -54,6 +54,14 @@ class Recorder : public ops::Interceptor {
     return ops::Var(Tensor::Meta({site.lhs[0], site.rhs[2]}, site.dtype));
   }
 
+  std::optional<ops::KvFormat> KvCache(ops::Context&, const ops::KvCall& call) override {
+    const std::optional<int> rule = rules_.Match(call.site.path, ops::OpKind::kKvCache, false);
+    if (!rule) return std::nullopt;
+    const ops::KvFormat format = rules_.rules()[static_cast<size_t>(*rule)].kv->format;
+    plan_.kv_caches.push_back({call.site, *rule, format});
+    return format;
+  }
+
  private:
   static DType TypeOf(const ops::Operand& operand) {
     return operand.quantized() ? operand.qarray().dtype() : operand.tensor().dtype();
@@ -71,6 +79,7 @@ class Recorder : public ops::Interceptor {
       const ops::Operand& weight = lhs_weight ? lhs : rhs;
       site.weight = weight.parameter == nullptr ? "(unnamed)" : weight.parameter->name;
       site.weight_is_lhs = lhs_weight;
+      site.weight_dtype = TypeOf(weight);
       site.weight_elements = weight.shape().size();
     }
     return site;
@@ -111,6 +120,7 @@ void CheckUse(const Plan& plan, const PlanOptions& options) {
   if (plan.rules.empty()) return;
   std::set<int> used;
   for (const SitePlan& site : plan.sites) used.insert(site.rule);
+  for (const KvPlan& cache : plan.kv_caches) used.insert(cache.rule);
   for (size_t i = 0; i < plan.rules.size() && !options.allow_unused_rules; ++i) {
     if (used.contains(static_cast<int>(i))) continue;
     const Rule& rule = plan.rules[i];

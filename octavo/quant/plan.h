@@ -45,7 +45,8 @@ struct SitePlan {
   DType dtype = DType::kF32;
   std::string weight;  // the parameter's name; empty when both operands are activations
   bool weight_is_lhs = false;
-  int rule = -1;  // index into the rules; -1: none matched
+  DType weight_dtype = DType::kF32;  // that the weight arrives in, before it is quantized
+  int rule = -1;                     // index into the rules; -1: none matched
   std::optional<Treatment> treatment;
   ProductPlan forward, grad_lhs, grad_rhs;
   Coupling coupling = Coupling::kNone;
@@ -54,9 +55,16 @@ struct SitePlan {
   int64_t weight_bits = 0;  // codes and scales, as stored when frozen
 };
 
+struct KvPlan {
+  ops::Site site;
+  int rule = -1;
+  ops::KvFormat format;
+};
+
 struct Plan {
   std::vector<Rule> rules;
-  std::vector<SitePlan> sites;  // in the order of the forward pass
+  std::vector<SitePlan> sites;    // in the order of the forward pass
+  std::vector<KvPlan> kv_caches;  // attention ops whose keys and values a rule stores in another format
 
   const SitePlan* Find(const ops::Site& site) const;
   int64_t macs() const;

@@ -89,6 +89,14 @@ std::string CoverageLine(const Plan& plan) {
                                  backward.empty() ? "float" : fmt::format("{}", fmt::join(backward, " and ")),
                                  quantized, plan.sites.size(), 100.0 * plan.quantized_share());
   if (!left.empty()) text += fmt::format("          float: {}\n", fmt::join(left, ", "));
+  if (!plan.kv_caches.empty()) {
+    const ops::KvFormat& format = plan.kv_caches.front().format;
+    text += fmt::format("          keys and values: {}{}, {} attention ops\n", Info(format.format).name,
+                        !format.quantized()     ? ""
+                        : format.scale_per_head ? " with a scale per token and head"
+                                                : " with a scale per token",
+                        plan.kv_caches.size());
+  }
   return text;
 }
 

@@ -9,6 +9,8 @@
 #include "octavo/kernels/code_table.h"
 #include "octavo/kernels/matmul_f32.h"
 #include "octavo/kernels/matmul_i8.h"
+#include "octavo/quant/frozen_weight.h"
+#include "octavo/quant/product_source.h"
 
 namespace octavo::quant {
 namespace {
@@ -29,63 +31,6 @@ template <typename T>
 kernels::MatrixView<const T> View(const Tensor& matrices, int64_t batch) {
   return {matrices.Data<T>() + batch * matrices.stride(0), matrices.dim(1), matrices.dim(2), matrices.stride(1),
           matrices.stride(2)};
-}
-
-kernels::FloatSource Source(const Tensor& matrices, int64_t batch, const kernels::CodeTable* table) {
-  kernels::FloatSource source;
-  source.rows = matrices.dim(1);
-  source.cols = matrices.dim(2);
-  source.row_stride = matrices.stride(1);
-  source.col_stride = matrices.stride(2);
-  source.offset = batch * matrices.stride(0);
-  switch (matrices.dtype()) {
-    case DType::kF32:
-      source.data = matrices.Data<float>();
-      source.stored = kernels::Stored::kF32;
-      break;
-    case DType::kBF16:
-      source.data = matrices.Data<uint16_t>();
-      source.stored = kernels::Stored::kBF16;
-      break;
-    case DType::kF16:
-      source.data = matrices.Data<uint16_t>();
-      source.stored = kernels::Stored::kF16;
-      break;
-    case DType::kI8:
-      source.data = matrices.Data<int8_t>();
-      source.stored = kernels::Stored::kI8;
-      break;
-    default:
-      source.data = matrices.Data<uint8_t>();
-      source.stored = kernels::Stored::kByte;
-      source.table = table;
-  }
-  return source;
-}
-
-kernels::FloatResult Result(Tensor& matrices, int64_t batch) {
-  const int64_t rows = matrices.dim(1), cols = matrices.dim(2);
-  if (matrices.dtype() == DType::kF32) {
-    return kernels::ResultF32(matrices.MutableData<float>() + batch * rows * cols, rows, cols);
-  }
-  uint16_t* data = matrices.MutableData<uint16_t>() + batch * rows * cols;
-  return matrices.dtype() == DType::kBF16 ? kernels::ResultBF16(data, rows, cols)
-                                          : kernels::ResultF16(data, rows, cols);
-}
-
-// The values of a format's codes, for codes that are not integers; null otherwise.
-const kernels::CodeTable* TableOf(const ProductSide& side) {
-  if (!side.codes || side.values.dtype() != DType::kU8) return nullptr;
-  return &kernels::CodeTableOf(*side.codes);
-}
-
-// 16-bit codes as f32, which holds them exactly.
-Tensor Widened(const Tensor& values) {
-  if (values.dtype() != DType::kI16) return values;
-  const Tensor packed = values.Contiguous();
-  Tensor result = Tensor::Empty(values.shape(), DType::kF32);
-  std::ranges::copy(packed.Values<int16_t>(), result.MutableData<float>());
-  return result;
 }
 
 std::vector<int32_t> CodeValues(const ProductSide& side) {
@@ -129,6 +74,61 @@ int64_t Macs(const Tensor& left, const Tensor& right) { return left.size() * rig
 
 }  // namespace
 
+kernels::FloatSource SourceOf(const Tensor& matrices, int64_t batch, const kernels::CodeTable* table) {
+  kernels::FloatSource source;
+  source.rows = matrices.dim(1);
+  source.cols = matrices.dim(2);
+  source.row_stride = matrices.stride(1);
+  source.col_stride = matrices.stride(2);
+  source.offset = batch * matrices.stride(0);
+  switch (matrices.dtype()) {
+    case DType::kF32:
+      source.data = matrices.Data<float>();
+      source.stored = kernels::Stored::kF32;
+      break;
+    case DType::kBF16:
+      source.data = matrices.Data<uint16_t>();
+      source.stored = kernels::Stored::kBF16;
+      break;
+    case DType::kF16:
+      source.data = matrices.Data<uint16_t>();
+      source.stored = kernels::Stored::kF16;
+      break;
+    case DType::kI8:
+      source.data = matrices.Data<int8_t>();
+      source.stored = kernels::Stored::kI8;
+      break;
+    default:
+      source.data = matrices.Data<uint8_t>();
+      source.stored = kernels::Stored::kByte;
+      source.table = table;
+  }
+  return source;
+}
+
+kernels::FloatResult ResultOf(Tensor& matrices, int64_t batch) {
+  const int64_t rows = matrices.dim(1), cols = matrices.dim(2);
+  if (matrices.dtype() == DType::kF32) {
+    return kernels::ResultF32(matrices.MutableData<float>() + batch * rows * cols, rows, cols);
+  }
+  uint16_t* data = matrices.MutableData<uint16_t>() + batch * rows * cols;
+  return matrices.dtype() == DType::kBF16 ? kernels::ResultBF16(data, rows, cols)
+                                          : kernels::ResultF16(data, rows, cols);
+}
+
+const kernels::CodeTable* TableOf(const ProductSide& side) {
+  if (!side.codes || side.values.dtype() != DType::kU8) return nullptr;
+  return &kernels::CodeTableOf(*side.codes);
+}
+
+Tensor Widened(const Tensor& values) {
+  if (values.dtype() != DType::kI16) return values;
+  const Tensor packed = values.Contiguous();
+  Tensor result = Tensor::Empty(values.shape(), DType::kF32);
+  std::ranges::copy(packed.Values<int16_t>(), result.MutableData<float>());
+  return result;
+}
+
 bool IsInteger(const ProductSide& side) { return side.codes && Info(*side.codes).kind == FormatKind::kInteger; }
 
 Tensor LeftMatrices(const Tensor& lhs, const DotDims& dims) {
@@ -163,15 +163,20 @@ Tensor IntegerProduct(const Run& run, const ProductSide& lhs, const ProductSide&
 
 Tensor FloatProduct(const Run& run, const ProductSide& lhs, const ProductSide& rhs, const DotDims& dims, DType out) {
   const Shape shape = DotShape("FloatProduct", lhs.values.shape(), rhs.values.shape(), dims);
+  if (run.frozen != nullptr && dims.rhs_batch.empty() && !run.reference) {
+    // Dequantized weights are announced by Values and have no codes here.
+    const PackedFloats* packed = rhs.codes ? run.frozen->Codes(run, rhs, dims.rhs_contract) : run.frozen->values();
+    if (packed != nullptr) return PackedProduct(run, lhs, dims.lhs_contract, *packed, out);
+  }
   const Tensor left = LeftMatrices(Widened(lhs.values), dims), right = RightMatrices(Widened(rhs.values), dims);
   const kernels::CodeTable *left_table = TableOf(lhs), *right_table = TableOf(rhs);
   Tensor result = Tensor::Empty({left.dim(0), left.dim(1), right.dim(2)}, out);
   std::vector<kernels::MatMulF32Args> many;
   for (int64_t batch = 0; batch < left.dim(0); ++batch) {
     kernels::MatMulF32Args args;
-    args.a = Source(left, batch, left_table);
-    args.b = Source(right, batch, right_table);
-    args.c = Result(result, batch);
+    args.a = SourceOf(left, batch, left_table);
+    args.b = SourceOf(right, batch, right_table);
+    args.c = ResultOf(result, batch);
     many.push_back(args);
   }
   kernels::MatMulF32(run.pool, run.isa, run.workspace, many);

@@ -11,6 +11,7 @@ namespace octavo::quant {
 
 Provider::Provider(const Plan& plan, const ProviderOptions& options) : plan_(plan), options_(options) {
   for (const SitePlan& site : plan_.sites) by_site_.emplace(site.site, &site);
+  for (const KvPlan& cache : plan_.kv_caches) caches_.emplace(cache.site, cache.format);
 }
 
 const SitePlan& Provider::Find(const ops::Site& site) const {
@@ -28,6 +29,12 @@ Run Provider::RunIn(ops::Context& context, const SitePlan& site) {
   Run run{context.pool, context.isa, context.workspace, arena_, options_.arithmetic, options_.macs};
   run.arithmetic.site = site.site.path;
   if (options_.health != nullptr && options_.health->Wants(site.site.path)) run.health = options_.health;
+  return run;
+}
+
+Run Provider::RunIn(ops::Context& context, const SitePlan& site, const ops::Operand& weight) {
+  Run run = RunIn(context, site);
+  if (weight.quantized() && weight.parameter != nullptr) run.frozen = &weights_.Frozen(*weight.parameter);
   return run;
 }
 
@@ -53,7 +60,7 @@ std::optional<ops::Var> Provider::Dot(ops::Context& context, const ops::DotCall&
 std::optional<ops::Var> Provider::RaggedDot(ops::Context& context, const ops::RaggedCall& call) {
   const SitePlan& site = Find(call.site);
   if (!site.treatment) return std::nullopt;
-  return RaggedSiteDot(SiteCall{*this, context, site, call.lhs, call.rhs}, call.group_sizes);
+  return RaggedSiteDot(SiteCall{*this, context, site, call.lhs, call.rhs, call.kept}, call.group_sizes);
 }
 
 bool Provider::Answers(const ops::Site& site) const { return Find(site).treatment.has_value(); }
@@ -62,6 +69,12 @@ void Provider::Fused(ops::Context&, const ops::DotCall& call) {
   if (Find(call.site).treatment) {
     ThrowUsage("{}: the plan quantizes it, but it was computed inside another op", call.site.ToString());
   }
+}
+
+std::optional<ops::KvFormat> Provider::KvCache(ops::Context&, const ops::KvCall& call) {
+  if (caches_.empty()) return std::nullopt;
+  const auto at = caches_.find(call.site);
+  return at == caches_.end() ? std::nullopt : std::optional(at->second);
 }
 
 RngKey NoiseKey(const ops::Context& context, const ops::Site& site) {

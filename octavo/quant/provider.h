@@ -32,6 +32,7 @@ class Provider : public ops::Interceptor {
   std::optional<ops::Var> RaggedDot(ops::Context& context, const ops::RaggedCall& call) override;
   bool Answers(const ops::Site& site) const override;
   void Fused(ops::Context& context, const ops::DotCall& call) override;
+  std::optional<ops::KvFormat> KvCache(ops::Context& context, const ops::KvCall& call) override;
 
   // The weights may have changed: forgets what was prepared from them. From the first call on, each weight is quantized
   // and packed once until the next call, however often it is used; without any call, every use prepares it anew.
@@ -41,6 +42,8 @@ class Provider : public ops::Interceptor {
   const Plan& plan() const { return plan_; }
   // What the quantized dots run with, in a given context.
   Run RunIn(ops::Context& context, const SitePlan& site);
+  // The same for a product whose right operand is `weight`: its panels, if it is frozen.
+  Run RunIn(ops::Context& context, const SitePlan& site, const ops::Operand& weight);
 
  private:
   const SitePlan& Find(const ops::Site& site) const;
@@ -50,6 +53,7 @@ class Provider : public ops::Interceptor {
   kernels::Arena arena_;
   WeightCache weights_;
   std::map<ops::Site, const SitePlan*> by_site_;
+  std::map<ops::Site, ops::KvFormat> caches_;
 };
 
 // A weight as its site's forward pass uses it: what the converter stores and what quantize-on-load makes. The one

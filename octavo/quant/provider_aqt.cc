@@ -50,10 +50,10 @@ ops::Var AqtDot(const SiteCall& call, const AqtTreatment& treatment) {
   const SitePlan& site = call.site;
   const AqtConfig config = ConfigOf(treatment);
   const bool turned = site.weight_is_lhs;
-  Run run = call.provider.RunIn(call.context, site);
-  run.exchanged = turned;
   const ops::Operand& left = turned ? call.rhs : call.lhs;
   const ops::Operand& right = turned ? call.lhs : call.rhs;
+  Run run = call.provider.RunIn(call.context, site, right);
+  run.exchanged = turned;
   SwappedDot swapped{site.dims, {}};
   if (turned) swapped = Swapped(site.lhs, site.rhs, site.dims);
   const auto restore = [turned, order = swapped.order](const Tensor& out) { return turned ? out.Permute(order) : out; };

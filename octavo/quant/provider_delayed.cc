@@ -71,10 +71,10 @@ ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment) {
   const SitePlan& site = call.site;
   const Fp8DotConfig config = ConfigOf(treatment);
   const bool turned = site.weight_is_lhs;
-  Run run = call.provider.RunIn(call.context, site);
-  run.exchanged = turned;
   const ops::Operand& left = turned ? call.rhs : call.lhs;
   const ops::Operand& right = turned ? call.lhs : call.rhs;
+  Run run = call.provider.RunIn(call.context, site, right);
+  run.exchanged = turned;
   SwappedDot swapped{site.dims, {}};
   if (turned) swapped = Swapped(site.lhs, site.rhs, site.dims);
   const auto restore = [turned, order = swapped.order](const Tensor& out) { return turned ? out.Permute(order) : out; };

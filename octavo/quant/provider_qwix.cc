@@ -28,19 +28,6 @@ DotOperand ServingOperand(const Run& run, OperandSide side, const ops::Operand& 
   return Rows(run, side, operand.tensor(), *how);
 }
 
-// Frozen codes on the right stream from panels that were packed once.
-Tensor ServingDot(const SiteCall& call, const Run& run, const DotOperand& lhs, const DotOperand& rhs) {
-  const DotDims& dims = call.site.dims;
-  if (call.rhs.quantized() && call.rhs.parameter != nullptr && dims.rhs_batch.empty() &&
-      ChooseDotPath(lhs, rhs, dims).path == DotPath::kFast) {
-    const auto packed = call.provider.weights().Frozen(run, *call.rhs.parameter, call.rhs.qarray(), dims.rhs_contract);
-    if (packed != nullptr && packed->Takes(lhs, dims.lhs_contract)) {
-      return PackedDot(run, lhs, dims.lhs_contract, *packed);
-    }
-  }
-  return DotGeneral(run, lhs, rhs, dims);
-}
-
 std::vector<int64_t> Sizes(const Tensor& group_sizes) {
   std::vector<int64_t> result;
   for (int32_t size : group_sizes.ToVector<int32_t>()) result.push_back(size);
@@ -53,13 +40,13 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
   const SitePlan& site = call.site;
   const bool rhs_is_weight = !site.weight.empty() && !site.weight_is_lhs;
   DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, rhs_is_weight);
-  const Run run = call.provider.RunIn(call.context, site);
+  const Run run = call.provider.RunIn(call.context, site, call.rhs);
   if (call.lhs.quantized() || call.rhs.quantized()) {
     const DotOperand lhs =
         ServingOperand(run, OperandSide::kLhs, call.lhs, LeftHow(config, call.lhs.shape(), site.dims));
     const DotOperand rhs =
         ServingOperand(run, OperandSide::kRhs, call.rhs, RightHow(config, call.rhs.shape(), site.dims));
-    return ops::Var(ServingDot(call, run, lhs, rhs));
+    return ops::Var(DotGeneral(run, lhs, rhs, site.dims));
   }
   Tensor weight = call.rhs.tensor();
   const Tensor mask = rhs_is_weight ? ScheduledMask(call.context.state, site.site, treatment, weight) : Tensor();
@@ -100,24 +87,9 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
                                    });
 }
 
-namespace {
-
-Tensor GroupedProduct(const SiteCall& call, const Run& run, const QArray& rows, const QArray& codes) {
-  const DotDims& dims = call.site.dims;
-  if (call.rhs.quantized() && call.rhs.parameter != nullptr && dims.rhs_batch.empty()) {
-    const auto packed = call.provider.weights().Frozen(run, *call.rhs.parameter, codes, dims.rhs_contract);
-    if (packed != nullptr && packed->Takes(rows, dims.lhs_contract)) {
-      return PackedDot(run, rows, dims.lhs_contract, *packed);
-    }
-  }
-  return FastDot(run, rows, codes, dims);
-}
-
-}  // namespace
-
 ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
   const SitePlan& site = call.site;
-  const Run run = call.provider.RunIn(call.context, site);
+  const Run run = call.provider.RunIn(call.context, site, call.rhs);
   const ops::Operand& weight = site.weight_is_lhs ? call.lhs : call.rhs;
   const ops::Operand& activation = site.weight_is_lhs ? call.rhs : call.lhs;
   const Tensor& x = FloatOf(call, activation);
@@ -127,7 +99,7 @@ ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
   how.granularity =
       GranularityForDot(x.shape(), site.weight_is_lhs ? site.dims.rhs_contract : site.dims.lhs_contract, std::nullopt);
   const QArray rows = Rows(run, site.weight_is_lhs ? OperandSide::kRhs : OperandSide::kLhs, x, how);
-  Tensor out = site.weight_is_lhs ? FastDot(run, codes, rows, site.dims) : GroupedProduct(call, run, rows, codes);
+  Tensor out = site.weight_is_lhs ? FastDot(run, codes, rows, site.dims) : FastDot(run, rows, codes, site.dims);
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
   // Straight-through: float gradients at the values the forward pass used.
   return call.context.tape->Record(
@@ -146,7 +118,7 @@ ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
 
 ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes) {
   const SitePlan& site = call.site;
-  const Run run = call.provider.RunIn(call.context, site);
+  const Run run = call.provider.RunIn(call.context, site, call.rhs);
   const std::vector<int64_t> sizes = Sizes(group_sizes);
   HowToQuantize row_how;
   row_how.granularity.channelwise_axes = {0};
@@ -164,7 +136,7 @@ ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes) {
   config.rhs = *site.forward.rhs.format;
   config.grad_lhs = site.grad_lhs.lhs.format;
   config.grad_rhs = site.grad_rhs.lhs.format;
-  RaggedDotQtForward forward = RaggedDotQt(run, FloatOf(call, call.lhs), call.rhs.tensor(), sizes, config);
+  RaggedDotQtForward forward = RaggedDotQt(run, FloatOf(call, call.lhs), call.rhs.tensor(), sizes, config, call.kept);
   const Tensor out = forward.out;
   if (call.context.tape == nullptr) return ops::Var(out);
   return call.context.tape->Record(out, {call.lhs.node, call.rhs.node},

@@ -85,7 +85,7 @@ Tensor TokenProduct(const Run& run, ProductKind product, const BlockTreatment& t
 }
 
 ops::Var CurrentScalingDot(const SiteCall& call) {
-  const Run run = call.provider.RunIn(call.context, call.site);
+  const Run run = call.provider.RunIn(call.context, call.site, call.rhs);
   const auto codes = [&](const ops::Operand& operand, OperandSide side) {
     if (operand.quantized()) return operand.qarray();
     return Observed(run, side, operand.tensor(), TeQuantizeCurrent(operand.tensor(), Format::kF8E4M3FN), true);
@@ -101,7 +101,7 @@ ops::Var CurrentScalingDot(const SiteCall& call) {
 
 ops::Var TeDelayedDot(const SiteCall& call, const DelayedTreatment& treatment) {
   const SitePlan& site = call.site;
-  const Run run = call.provider.RunIn(call.context, site);
+  const Run run = call.provider.RunIn(call.context, site, call.rhs);
   const Fp8DotState state = LoadFp8State(call.context.state, site.site, treatment.history);
   const auto codes = [&](const ops::Operand& operand, bool kernel) {
     if (operand.quantized()) return operand.qarray();
@@ -125,7 +125,7 @@ ops::Var TeDelayedDot(const SiteCall& call, const DelayedTreatment& treatment) {
 ops::Var BlockDot(const SiteCall& call, const BlockTreatment& treatment) {
   if (treatment.form == BlockTreatment::Form::kCurrentScaling) return CurrentScalingDot(call);
   const SitePlan& site = call.site;
-  const Run run = call.provider.RunIn(call.context, site);
+  const Run run = call.provider.RunIn(call.context, site, call.rhs);
   const auto codes = [&](const ops::Operand& operand, const std::vector<int>& contract, bool weight) {
     if (operand.quantized()) return operand.qarray();
     return Observed(run, &operand == &call.lhs ? OperandSide::kLhs : OperandSide::kRhs, operand.tensor(),

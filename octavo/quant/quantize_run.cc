@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "octavo/base/float_mode.h"
+#include "octavo/numerics/small_float.h"
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/element.h"
 #include "octavo/quant/encode_matrix.h"
 #include "octavo/quant/quantize_kernel.h"
-#include "octavo/quant/small_float.h"
 
 namespace octavo::quant {
 namespace {

@@ -8,10 +8,10 @@
 #include <limits>
 
 #include "octavo/base/float_mode.h"
+#include "octavo/numerics/small_float.h"
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/noise.h"
 #include "octavo/quant/quant_test_support.h"
-#include "octavo/quant/small_float.h"
 
 namespace octavo::quant {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
+#include "octavo/quant/frozen_weight.h"
 #include "octavo/quant/ragged_fused.h"
 
 namespace octavo::quant {
@@ -125,9 +126,12 @@ Tensor RaggedDotGeneral(const Run& run, const DotOperand& lhs, const DotOperand&
     if (at == free.end()) ThrowUsage("{}: axis {} of lhs {} is a batch axis", kOp, dims.lhs_ragged, left);
     out_axis = static_cast<int>(dot.lhs_batch.size() + static_cast<size_t>(at - free.begin()));
   }
-  if (IsMeta(lhs) || IsMeta(rhs)) return Tensor::Meta(Shape(out_dims), result);
+  const bool gone = IsMeta(rhs) && (run.frozen == nullptr || !run.frozen->packed());
+  if (IsMeta(lhs) || gone) return Tensor::Meta(Shape(out_dims), result);
   if (auto fused = TryFused(run, lhs, rhs, group_sizes, dims, result)) return *fused;
   Tensor out = Tensor::Zeros(Shape(out_dims), result);
+  Run each = run;
+  each.frozen = nullptr;  // panels would be those of one group
   for (int64_t group = 0; group < groups; ++group) {
     const auto [begin, end] = rows[static_cast<size_t>(group)];
     if (begin == end) continue;
@@ -136,10 +140,10 @@ Tensor RaggedDotGeneral(const Run& run, const DotOperand& lhs, const DotOperand&
       const auto pair = std::find(contract.begin(), contract.end(), dims.lhs_ragged) - contract.begin();
       const int axis = dot.rhs_contract[static_cast<size_t>(pair)];
       const DotOperand b = Indexed(rhs, axis, IndexItem::Range(begin, end));
-      Place(GroupDot(run, a, b, dot, result).ExpandDims(0), 0, group, out);
+      Place(GroupDot(each, a, b, dot, result).ExpandDims(0), 0, group, out);
     } else {
       const DotOperand b = Indexed(rhs, dims.rhs_group, IndexItem::At(group));
-      Place(GroupDot(run, a, b, dot, result), out_axis, begin, out);
+      Place(GroupDot(each, a, b, dot, result), out_axis, begin, out);
     }
   }
   return out;

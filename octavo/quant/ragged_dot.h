@@ -38,8 +38,10 @@ struct RaggedDotQtForward {
   Tensor out;
   QArray lhs, rhs;  // the residuals
 };
+// `out`: the product, when it was kept from an earlier pass and need not run again.
 RaggedDotQtForward RaggedDotQt(const Run& run, const Tensor& lhs, const Tensor& rhs,
-                               std::span<const int64_t> group_sizes, const RaggedDotQtConfig& config);
+                               std::span<const int64_t> group_sizes, const RaggedDotQtConfig& config,
+                               const Tensor* out = nullptr);
 struct RaggedDotQtGradients {
   Tensor lhs, rhs;
   std::optional<QArray> grad_for_lhs, grad_for_rhs;

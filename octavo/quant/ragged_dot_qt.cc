@@ -32,14 +32,15 @@ constexpr OperandSide kLeft = OperandSide::kLhs, kRight = OperandSide::kRhs;
 }  // namespace
 
 RaggedDotQtForward RaggedDotQt(const Run& run, const Tensor& lhs, const Tensor& rhs,
-                               std::span<const int64_t> group_sizes, const RaggedDotQtConfig& config) {
+                               std::span<const int64_t> group_sizes, const RaggedDotQtConfig& config,
+                               const Tensor* out) {
   if (lhs.rank() != 2 || rhs.rank() != 3) {
     ThrowUsage("RaggedDotQt: lhs {} and rhs {}, expected [M, K] and [G, K, N]", lhs.shape(), rhs.shape());
   }
   RaggedDotQtForward result;
   result.lhs = Quantized(run, {ProductKind::kForward, kLeft}, lhs, AbsMaxHow(config.lhs, 0));
   result.rhs = Quantized(run, {ProductKind::kForward, kRight}, rhs, AbsMaxHow(config.rhs, 2));
-  result.out = RaggedDot(run, result.lhs, result.rhs, group_sizes);
+  result.out = out != nullptr ? *out : RaggedDot(run, result.lhs, result.rhs, group_sizes);
   return result;
 }
 

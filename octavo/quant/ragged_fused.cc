@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "octavo/kernels/matmul_i8_grouped.h"
+#include "octavo/quant/frozen_weight.h"
 #include "octavo/quant/fused_parts.h"
 #include "octavo/quant/quantize.h"
 
@@ -46,12 +47,12 @@ std::optional<Tensor> TryGroupedRows(const Run& run, const DotParts& lhs, const 
     return std::nullopt;
   }
   const DType math = *ScaleMathDType(lhs, rhs);
+  FrozenWeight once;
+  const PackedGroups* packed = (run.frozen == nullptr ? &once : run.frozen)->Groups(run, b, *tile);
   const int64_t each = kernels::PanelsI8Bytes(k, n, *tile);
-  Tensor packed = Tensor::Empty({groups, each}, DType::kI8);
   std::vector<kernels::PanelsI8> panels;
   for (int64_t group = 0; group < groups; ++group) {
-    panels.push_back(kernels::PackPanelsI8(run.pool, run.isa, Matrix(b.Select(0, group)), *tile,
-                                           packed.MutableData<int8_t>() + group * each, nullptr));
+    panels.push_back({packed->panels.Data<int8_t>() + group * each, nullptr, k, n, *tile});
   }
   kernels::GroupedI8Args args;
   args.a = Matrix(a);

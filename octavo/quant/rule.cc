@@ -36,6 +36,8 @@ std::optional<int> RuleSet::Match(std::string_view path, ops::OpKind op, bool ha
   const std::string scanned = ops::ScannedPath(path);
   for (size_t i = 0; i < rules_.size(); ++i) {
     const Rule& rule = rules_[i];
+    // Caches are meant only by rules about them.
+    if (rule.kv.has_value() != (op == ops::OpKind::kKvCache)) continue;
     if (!rule.ops.empty() && std::find(rule.ops.begin(), rule.ops.end(), op) == rule.ops.end()) continue;
     if (rule.only_weights && !has_weight) continue;
     const re2::RE2& expression = *compiled_->expressions[i];

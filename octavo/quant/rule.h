@@ -14,6 +14,7 @@
 
 #include "octavo/config/yaml.h"
 #include "octavo/numerics/format.h"
+#include "octavo/ops/kv_pages.h"
 #include "octavo/ops/site.h"
 #include "octavo/quant/how_to_quantize.h"
 
@@ -79,11 +80,17 @@ struct GroupedTreatment {
 
 using Treatment = std::variant<QwixTreatment, AqtTreatment, DelayedTreatment, BlockTreatment, GroupedTreatment>;
 
+// Keys and values on their way into attention: stored like this and read back, in training and serving alike.
+struct KvTreatment {
+  ops::KvFormat format;
+};
+
 struct Rule {
   std::string module_path = ".*";      // RE2, must match the whole path (or its scanned spelling)
   std::vector<ops::OpKind> ops;        // empty: every kind
   bool only_weights = false;           // only dots with a weight operand
   std::optional<Treatment> treatment;  // unset: leave the site in float
+  std::optional<KvTreatment> kv;       // set: the rule is about caches, and about nothing else
   std::string where;                   // "rules.yml:3", for errors
 };
 
@@ -91,8 +98,8 @@ struct Rule {
 using Options = std::vector<std::pair<std::string, std::string>>;
 
 // A list of rules. Keys are those of Qwix (module_path, op_names, weight_qtype, act_qtype, bwd_qtype, …), or one of
-// aqt, delayed, block, grouped with a map. An unknown key, format, op or method is an error with its line and the
-// nearest names.
+// aqt, delayed, block, grouped, kv_cache with a map. An unknown key, format, op or method is an error with its line and
+// the nearest names.
 std::vector<Rule> ParseRules(const Yaml& list, const Options& options = {});
 
 // Rules with their expressions compiled.

@@ -6,6 +6,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/nearest.h"
+#include "octavo/quant/kv_quant.h"
 #include "octavo/quant/rule.h"
 
 namespace octavo::quant {
@@ -265,6 +266,16 @@ GroupedTreatment ReadGrouped(const Yaml& map, const Options& options) {
   return g;
 }
 
+KvTreatment ReadKvCache(const Yaml& map, const Options& options) {
+  KvTreatment kv{{Format::kInt8, false}};
+  const std::vector<Key> keys = {
+      {"format", [&](const Value& v) { kv.format.format = ParseKvFormat(v.text()); }},
+      {"axes", [&](const Value& v) { kv.format.scale_per_head = ParseKvAxes(v.text()) == KvAxes::kDkv; }},
+  };
+  ReadMap(map, "kv_cache", keys, options);
+  return kv;
+}
+
 Rule ReadRule(const Yaml& map, const Options& options) {
   Rule rule;
   rule.where = map.Where();
@@ -274,7 +285,7 @@ Rule ReadRule(const Yaml& map, const Options& options) {
   keys.push_back({"module_path", [&](const Value& v) { rule.module_path = v.text(); }});
   keys.push_back({"only_weights", [&](const Value& v) { rule.only_weights = v.Bool(); }});
   for (std::string_view name :
-       {"op_names", "act_batch_axes", "channelwise_noise_axes", "aqt", "delayed", "block", "grouped"}) {
+       {"op_names", "act_batch_axes", "channelwise_noise_axes", "aqt", "delayed", "block", "grouped", "kv_cache"}) {
     keys.push_back({name, [](const Value& v) { v.Fail("a list or map"); }});
   }
   bool has_qwix = false;
@@ -291,10 +302,14 @@ Rule ReadRule(const Yaml& map, const Options& options) {
     if (name == "delayed") return family(ReadDelayed(value, options));
     if (name == "block") return family(ReadBlock(value, options));
     if (name == "grouped") return family(ReadGrouped(value, options));
+    if (name == "kv_cache") return rule.kv = ReadKvCache(value, options), true;
     has_qwix = has_qwix || (name != "module_path" && name != "only_weights");
     return false;
   });
   if (other && has_qwix) ThrowUsage("{}: a rule cannot mix Qwix keys with aqt, delayed, block or grouped", rule.where);
+  if (rule.kv && (other || has_qwix)) {
+    ThrowUsage("{}: a rule about caches (kv_cache) says nothing about dots", rule.where);
+  }
   if (other) {
     rule.treatment = std::move(other);
   } else if (qwix.weight) {  // a rule without weight_qtype leaves the op alone, whatever else it says

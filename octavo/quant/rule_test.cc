@@ -204,5 +204,21 @@ TEST(MixedPrecision, MalformedFilesAreErrors) {
   }
 }
 
+TEST(Rule, AboutCaches) {
+  const std::vector<Rule> rules =
+      ParseRules(Yaml::Parse("- kv_cache: {format: int4, axes: dkv}\n- weight_qtype: int8\n", "rules.yml"));
+  ASSERT_TRUE(rules[0].kv.has_value());
+  EXPECT_EQ(rules[0].kv->format, (ops::KvFormat{Format::kInt4, true}));
+  const RuleSet set(rules);
+  // Neither kind of rule says anything about the other kind of site.
+  EXPECT_EQ(set.Match("decoder/layers_0/mlp/wi_0", ops::OpKind::kDotGeneral, true), 1);
+  EXPECT_EQ(set.Match("decoder/layers_0/self_attention/attention_op", ops::OpKind::kKvCache, false), 0);
+  EXPECT_EQ(RuleSet({rules[1]}).Match("decoder/x", ops::OpKind::kKvCache, false), std::nullopt);
+  for (const char* wrong : {"- kv_cache: {format: int2}", "- kv_cache: {axes: heads}", "- kv_cache: {width: 3}",
+                            "- {kv_cache: {format: int8}, weight_qtype: int8}"}) {
+    EXPECT_THROW(ParseRules(Yaml::Parse(wrong, "rules.yml")), Error) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace octavo::quant

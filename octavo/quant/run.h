@@ -32,7 +32,8 @@ std::string_view Describe(Spot spot);  // "grad_rhs.lhs (output gradient)"
 // The same operand when the dot was turned around: the weight always right.
 Spot Exchanged(Spot spot);
 
-class HealthSink;  // health.h
+class HealthSink;    // health.h
+class FrozenWeight;  // frozen_weight.h
 
 struct Run {
   ThreadPool& pool;
@@ -44,6 +45,8 @@ struct Run {
   bool reference = false;        // the plain scalar ways everywhere, which the others are tested against
   HealthSink* health = nullptr;  // null: nothing is counted
   bool exchanged = false;        // the site's operands stand the other way round here
+  // The panels of the right operand, a frozen weight, whose codes may be gone (meta); null: operands are as given.
+  FrozenWeight* frozen = nullptr;
 };
 
 // The same run with the operand's name in error texts.

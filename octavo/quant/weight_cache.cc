@@ -51,15 +51,31 @@ std::shared_ptr<const PreparedWeight> WeightCache::Find(const ops::Parameter& pa
   return at->second.weight;
 }
 
-std::shared_ptr<const PackedWeight> WeightCache::Frozen(const Run& run, const ops::Parameter& parameter,
-                                                        const QArray& weight, const std::vector<int>& contract) {
-  Packed& packed = frozen_[{&parameter, contract}];
-  if (packed.source.defined() && packed.source.SharesStorageWith(weight.qvalue)) return packed.weight;
-  packed = {weight.qvalue, nullptr};
-  if (!PackedWeight::Packs(weight, contract)) return nullptr;
-  ++prepared_;
-  packed.weight = std::make_shared<const PackedWeight>(run, weight, contract);
+FrozenWeight& WeightCache::Frozen(const ops::Parameter& parameter) {
+  const Tensor& codes = parameter.qarray().qvalue;
+  Packed& packed = frozen_[&parameter];
+  const bool same = codes.is_meta() ? packed.source.is_meta() : packed.source.SharesStorageWith(codes);
+  if (same && packed.source.defined()) return packed.weight;
+  if (packed.weight.packed()) ++replaced_;
+  packed.source = codes;
+  packed.weight = FrozenWeight();
   return packed.weight;
+}
+
+bool WeightCache::Release(ops::Parameter& parameter) {
+  const auto at = parameter.frozen() ? frozen_.find(&parameter) : frozen_.end();
+  if (at == frozen_.end() || !at->second.weight.packed()) return false;
+  QArray array = parameter.qarray();
+  array.qvalue = Tensor::Meta(array.qvalue.shape(), array.qvalue.dtype());
+  at->second.source = array.qvalue;
+  parameter.value = std::move(array);
+  return true;
+}
+
+int64_t WeightCache::prepared() const {
+  int64_t count = prepared_ + replaced_;
+  for (const auto& [parameter, packed] : frozen_) count += packed.weight.packed() ? 1 : 0;
+  return count;
 }
 
 int64_t WeightCache::bytes() const {
@@ -71,7 +87,7 @@ int64_t WeightCache::bytes() const {
     if (weight.forward) total += weight.forward->bytes();
     if (weight.backward) total += weight.backward->bytes();
   }
-  for (const auto& [key, packed] : frozen_) total += packed.weight == nullptr ? 0 : packed.weight->bytes();
+  for (const auto& [key, packed] : frozen_) total += packed.weight.bytes();
   return total;
 }
 

@@ -13,6 +13,7 @@
 
 #include "octavo/base/function_ref.h"
 #include "octavo/ops/parameter.h"
+#include "octavo/quant/frozen_weight.h"
 #include "octavo/quant/packed_weight.h"
 #include "octavo/quant/quantize.h"
 
@@ -38,11 +39,12 @@ class WeightCache {
   std::shared_ptr<const PreparedWeight> Find(const ops::Parameter& parameter, const SitePlan& site,
                                              const Tensor& weight, FunctionRef<PreparedWeight()> make);
 
-  // The panels of a frozen weight; null when the kernels do not take it.
-  std::shared_ptr<const PackedWeight> Frozen(const Run& run, const ops::Parameter& parameter, const QArray& weight,
-                                             const std::vector<int>& contract);
+  // The panels of a frozen weight, for Run::frozen. Other codes under the same parameter start anew.
+  FrozenWeight& Frozen(const ops::Parameter& parameter);
+  // Drops the codes of a parameter whose panels exist; true when that is so. The first product made them.
+  bool Release(ops::Parameter& parameter);
 
-  int64_t prepared() const { return prepared_; }  // how often something was made, frozen weights included
+  int64_t prepared() const;  // how often something was made, frozen weights included
   int64_t bytes() const;
 
  private:
@@ -51,14 +53,14 @@ class WeightCache {
     std::shared_ptr<const PreparedWeight> weight;
   };
   struct Packed {
-    Tensor source;  // keeps the address it is known by from being used again
-    std::shared_ptr<const PackedWeight> weight;
+    Tensor source;  // keeps the address it is known by from being used again; meta once it was released
+    FrozenWeight weight;
   };
 
   bool active_ = false;
-  int64_t prepared_ = 0;
+  int64_t prepared_ = 0, replaced_ = 0;
   std::map<std::pair<const ops::Parameter*, const SitePlan*>, Step> steps_;
-  std::map<std::pair<const ops::Parameter*, std::vector<int>>, Packed> frozen_;
+  std::map<const ops::Parameter*, Packed> frozen_;
 };
 
 }  // namespace octavo::quant
