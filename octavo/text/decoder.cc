@@ -7,6 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/text/decoder_stages.h"
 #include "octavo/text/normalizer.h"
+#include "octavo/text/tokenizer_bytechars.h"
 #include "octavo/text/unicode.h"
 
 namespace octavo::text {
@@ -118,6 +119,27 @@ DecodeRun Decoder::Start(DecodeMode mode) const {
     fused = fused || part->fuses;
   }
   return DecodeRun(std::move(stages));
+}
+
+std::optional<std::string> Decoder::BytesOf(std::string_view token) const {
+  // Asked of the chain itself: what it puts between two tokens that it lets through as they are.
+  const auto between = [&](std::string_view middle) -> std::optional<std::string> {
+    DecodeRun run = Start(DecodeMode::kStream);
+    std::string out;
+    run.Push("x", out);
+    if (out != "x") return std::nullopt;
+    run.Push(middle, out);
+    run.Push("y", out);
+    if (!out.ends_with('y')) return std::nullopt;
+    return out.substr(1, out.size() - 2);
+  };
+  if (IsByteLevelOnly()) return CharsToBytes(token).value_or(std::string(token));
+  if (between("z") != "z") return std::nullopt;
+  // A byte on its own is not a character yet: the chain would hold it back.
+  if (const int byte = FallbackByte(token); byte >= 0 && between("<0x41>") == "A") {
+    return std::string(1, static_cast<char>(byte));
+  }
+  return between(token);
 }
 
 bool Decoder::IsByteLevelOnly() const { return parts_.size() == 1 && parts_[0]->byte_level; }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,9 @@ class Decoder {
   static Decoder Metaspace(bool strip_first_space);  // U+2581 and <0xAB> bytes, as SentencePiece
 
   DecodeRun Start(DecodeMode mode) const;
+
+  // The bytes that a token adds to a text in which others stand before it; nothing when that depends on its neighbours.
+  std::optional<std::string> BytesOf(std::string_view token) const;
 
   // True when text is the bytes of the tokens one after the other, and nothing else: byte level only.
   bool IsByteLevelOnly() const;

@@ -81,6 +81,14 @@ std::vector<std::string> GgufPreNames() {
   return names;
 }
 
+std::string FindGgufPreName(const std::vector<std::string>& patterns, bool ignore_merges) {
+  for (const Group& group : Groups()) {
+    const bool same = std::equal(patterns.begin(), patterns.end(), group.patterns.begin(), group.patterns.end());
+    if (same && group.ignore_merges == ignore_merges) return std::string(group.names[0]);
+  }
+  return "";
+}
+
 GgufPre FindGgufPre(std::string_view pre, std::string_view name) {
   std::string known;
   for (const Group& group : Groups()) {

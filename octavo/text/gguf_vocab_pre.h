@@ -16,6 +16,9 @@ struct GgufPre {
 // Throws a file Error that begins with `name` for a name that is not known.
 GgufPre FindGgufPre(std::string_view pre, std::string_view name);
 
+// The way back: the name for these patterns; empty when there is none.
+std::string FindGgufPreName(const std::vector<std::string>& patterns, bool ignore_merges);
+
 // One name for each set of patterns.
 std::vector<std::string> GgufPreNames();
 

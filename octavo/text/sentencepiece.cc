@@ -28,6 +28,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::optional<int32_t> Find(std::string_view token) const override;
   std::optional<std::string> Token(int32_t id) const override;
   bool IsSpecial(int32_t id) const override;
+  std::optional<std::string> TokenBytes(int32_t id) const override;
 
   const SentencePieceModel& model() const { return model_; }
   const AddedToken* Added(int32_t id) const { return IsPiece(id) ? nullptr : added_.ById(id); }
@@ -312,6 +313,24 @@ std::optional<std::string> SentencePieceTokenizer::Token(int32_t id) const {
 bool SentencePieceTokenizer::IsSpecial(int32_t id) const {
   const AddedToken* added = added_.ById(id);
   return added != nullptr && added->special;
+}
+
+std::optional<std::string> SentencePieceTokenizer::TokenBytes(int32_t id) const {
+  if (!model_.decode_charsmap.empty()) return std::nullopt;  // text that is rewritten as a whole
+  if (!IsPiece(id)) {
+    const AddedToken* added = added_.ById(id);
+    return added == nullptr || added->special ? std::nullopt : std::optional(added->content);
+  }
+  const SentencePieceModel::Piece& piece = model_.pieces[static_cast<size_t>(id)];
+  if (piece.type == PieceType::kControl || piece.type == PieceType::kUnknown) return std::nullopt;
+  if (piece.type == PieceType::kByte) return std::string(1, static_cast<char>(std::max(0, FallbackByte(piece.text))));
+  std::string bytes;
+  for (std::string_view text = piece.text; !text.empty();) {
+    const bool space = text.starts_with(kSpaceSymbol);
+    bytes.push_back(space ? ' ' : text[0]);
+    text.remove_prefix(space ? kSpaceSymbol.size() : 1);
+  }
+  return bytes;
 }
 
 }  // namespace

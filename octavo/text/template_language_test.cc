@@ -14,7 +14,7 @@ using jinja::Kind;
 using jinja::Value;
 
 Value ReadCases() {
-  std::ifstream file(std::string(OCTAVO_SOURCE_DIR) + "/tests/golden/template_language/cases.json");
+  std::ifstream file(OCTAVO_SOURCE_DIR "/tests/golden/template_language/cases.json");
   std::stringstream bytes;
   bytes << file.rdbuf();
   return jinja::ParseJson(bytes.str());

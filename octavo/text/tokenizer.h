@@ -83,6 +83,10 @@ class Tokenizer {
   virtual std::optional<int32_t> Find(std::string_view token) const = 0;  // as the vocabulary spells it
   virtual std::optional<std::string> Token(int32_t id) const = 0;
   virtual bool IsSpecial(int32_t id) const = 0;
+  // The exact bytes that the token adds to a text in which others stand before it; part of a character, perhaps.
+  // Nothing for special and unknown tokens and for holes, and for all tokens where text is not the bytes of the tokens
+  // one after the other. At the very beginning of a text a decoder may leave out spaces in front.
+  virtual std::optional<std::string> TokenBytes(int32_t id) const = 0;
 
   const RoleIds& roles() const { return roles_; }
   void set_roles(const RoleIds& roles) { roles_ = roles; }

@@ -41,6 +41,10 @@ class ByteTokenizer : public Tokenizer {
     return id >= 0x21 && id < 0x7F ? std::string(1, static_cast<char>(id)) : fmt::format("<0x{:02X}>", id);
   }
   bool IsSpecial(int32_t id) const override { return id == kBegin || id == kEnd; }
+  std::optional<std::string> TokenBytes(int32_t id) const override {
+    if (id < 0 || id >= 256) return std::nullopt;
+    return std::string(1, static_cast<char>(id));
+  }
 
   // The bytes as they were, valid UTF-8 or not.
   std::string Decode(std::span<const int32_t> ids, const DecodeOptions& options) const override {

@@ -8,6 +8,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/mapped_file.h"
 #include "octavo/text/gguf_vocab_file.h"
+#include "octavo/text/llama2c_vocab.h"
 #include "octavo/text/sentencepiece.h"
 #include "octavo/text/tiktoken.h"
 #include "octavo/text/tokenizer.h"
@@ -35,6 +36,14 @@ std::optional<fs::path> FindTokenizerFile(const fs::path& folder) {
   std::sort(ranks.begin(), ranks.end());
   if (!ranks.empty()) return ranks[0];
   if (fs::is_regular_file(folder / "tiktoken.model", ignored)) return folder / "tiktoken.model";
+  // llama2.c: tokenizer.bin, or tok512.bin and the like.
+  std::vector<fs::path> pieces;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".bin" && entry.path().filename().string().starts_with("tok")) {
+      pieces.push_back(entry.path());
+    }
+  }
+  if (pieces.size() == 1) return pieces[0];
   std::vector<fs::path> models;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     if (entry.path().extension() == ".gguf") models.push_back(entry.path());
@@ -124,6 +133,8 @@ std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (file.extension() == ".json") {
     tokenizer = ParseTokenizerJson(bytes, name);
+  } else if (file.extension() == ".bin") {
+    tokenizer = MakeGgufTokenizer(ParseLlama2cVocabulary(bytes, name), name);
   } else if (LooksLikeTiktoken(bytes)) {
     tokenizer = ParseTiktoken(bytes, name);
   } else {

@@ -28,6 +28,7 @@ class JsonValue {
   static JsonValue EmptyArray();
   static JsonValue EmptyObject();
 
+  Type type() const { return type_; }
   bool IsNull() const { return type_ == Type::kNull; }
   bool IsString() const { return type_ == Type::kString; }
   bool IsArray() const { return type_ == Type::kArray; }

@@ -423,6 +423,12 @@ class PipelineDecode : public DecodeState {
 
 }  // namespace
 
+std::optional<std::string> Pipeline::TokenBytes(int32_t id) const {
+  if (id < 0 || id >= vocabulary_size_ || IsSpecial(id) || id == roles_.unknown) return std::nullopt;
+  const std::optional<std::string_view> text = DecodeText(id, true);
+  return text ? decoder_.BytesOf(*text) : std::nullopt;
+}
+
 std::unique_ptr<DecodeState> Pipeline::StartDecode(const DecodeOptions& options) const {
   return std::make_unique<PipelineDecode>(*this, decoder_.Start(DecodeMode::kStream), options,
                                           [this, options](int32_t id) { CheckId(id, options); });

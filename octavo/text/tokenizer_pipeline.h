@@ -41,6 +41,7 @@ class Pipeline : public Tokenizer {
   std::optional<int32_t> Find(std::string_view token) const override;
   std::optional<std::string> Token(int32_t id) const override;
   bool IsSpecial(int32_t id) const override;
+  std::optional<std::string> TokenBytes(int32_t id) const override;
 
   // What `id` decodes from: the token's text, or nothing for a hole or a token to be skipped.
   std::optional<std::string_view> DecodeText(int32_t id, bool skip_special) const;

@@ -15,7 +15,7 @@
 namespace octavo::text {
 
 inline std::string GoldenPath(std::string_view name) {
-  return std::string(OCTAVO_SOURCE_DIR) + "/tests/golden/" + std::string(name);
+  return OCTAVO_SOURCE_DIR "/tests/golden/" + std::string(name);
 }
 
 inline std::string ReadTestFile(const std::string& path) {
