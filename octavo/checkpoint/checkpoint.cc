@@ -84,6 +84,9 @@ WrittenCheckpoint WriteCheckpoint(const fs::path& folder, const CheckpointConten
   manifest.config = content.config;
   manifest.recipe = content.recipe;
   manifest.data_state = content.data_state;
+  manifest.recipe_name = content.recipe_name;
+  manifest.recipe_mixed = content.recipe_mixed;
+  manifest.recipe_options = content.recipe_options;
   FolderPublisher publisher(folder, options.replace, options.fault);
   WriteGroup(publisher, "model", content.parameters, options.file_bytes, manifest);
   WriteGroup(publisher, "optimizer", content.optimizer, options.file_bytes, manifest);
@@ -158,6 +161,7 @@ Tensor Checkpoint::Load(std::string_view name) const {
   // The copy is what is checked and used: the file may change under a mapping.
   Tensor tensor = Tensor::Empty(Shape(stored.shape), stored.dtype);
   if (!stored.bytes.empty()) std::memcpy(tensor.MutableRawData(), stored.bytes.data(), stored.bytes.size());
+  ReleaseMapped(stored.bytes);
   CheckDigest(listed->first, listed->second, {tensor.RawData(), stored.bytes.size()});
   return tensor;
 }
@@ -171,7 +175,28 @@ std::map<std::string, Tensor> Checkpoint::LoadAll(std::string_view prefix) const
 }
 
 void Checkpoint::Verify() const {
-  for (const auto& [name, tensor] : manifest_.tensors) CheckDigest(name, tensor, Find(name, tensor).bytes);
+  for (const auto& [name, tensor] : manifest_.tensors) {
+    const std::span<const std::byte> bytes = Find(name, tensor).bytes;
+    CheckDigest(name, tensor, bytes);
+    ReleaseMapped(bytes);
+  }
+  for (const auto& item : manifest_.carried) LoadCarried(item.first);
+}
+
+std::string Checkpoint::LoadCarried(const std::string& name) const {
+  const fs::path path = folder_ / name;
+  const auto listed = manifest_.carried.find(name);
+  if (listed == manifest_.carried.end()) ThrowFile("{}: manifest.json does not list it", path.string());
+  if (!fs::is_regular_file(path)) ThrowFile("{} is missing; manifest.json lists it", path.string());
+  const MappedFile file(path);
+  if (file.bytes().size() != listed->second.bytes) {
+    ThrowFile("{} has {} bytes, manifest.json says {}", path.string(), file.bytes().size(), listed->second.bytes);
+  }
+  const std::string text(TextOf(file.bytes()));
+  if (DigestHex(std::as_bytes(std::span(text))) != listed->second.digest) {
+    ThrowFile("{} does not match its checksum", path.string());
+  }
+  return text;
 }
 
 }  // namespace octavo

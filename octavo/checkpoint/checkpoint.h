@@ -25,6 +25,9 @@ struct CheckpointContent {
   std::string kind = "train";
   int64_t step = 0;
   std::string config, recipe, data_state;
+  // With `recipe`: what the rules are made from again without the files of the run.
+  std::string recipe_name, recipe_mixed;
+  std::vector<std::pair<std::string, std::string>> recipe_options = {};
   NamedTensors parameters, optimizer, state;
 };
 
@@ -56,8 +59,10 @@ class Checkpoint {
   Tensor Load(std::string_view name) const;
   // All tensors whose name begins with `prefix`.
   std::map<std::string, Tensor> LoadAll(std::string_view prefix) const;
-  // Checks the digest of every tensor.
+  // Checks the digest of every tensor and of every carried file.
   void Verify() const;
+  // The same for one carried file: its text, checked.
+  std::string LoadCarried(const std::string& name) const;
 
  private:
   const StoredTensor& Find(const std::string& name, const ManifestTensor& tensor) const;

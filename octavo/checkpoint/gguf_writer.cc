@@ -65,6 +65,11 @@ void GgufWriter::Texts(std::string_view key, std::span<const std::string> values
   for (const std::string& value : values) AppendText(values_, value);
 }
 
+void GgufWriter::U8s(std::string_view key, std::span<const uint8_t> values) {
+  Array(key, GgufValueType::kU8, values.size());
+  values_.append(reinterpret_cast<const char*>(values.data()), values.size());
+}
+
 void GgufWriter::I32s(std::string_view key, std::span<const int32_t> values) {
   Array(key, GgufValueType::kI32, values.size());
   for (const int32_t value : values) Append(values_, value);

@@ -26,6 +26,7 @@ class GgufWriter {
   void F32(std::string_view key, float value);
   void Bool(std::string_view key, bool value);
   void Texts(std::string_view key, std::span<const std::string> values);
+  void U8s(std::string_view key, std::span<const uint8_t> values);
   void I32s(std::string_view key, std::span<const int32_t> values);
   void F32s(std::string_view key, std::span<const float> values);
 

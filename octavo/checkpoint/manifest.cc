@@ -80,6 +80,69 @@ ManifestTensor ReadTensor(const Json& value, const std::string& where) {
   return tensor;
 }
 
+std::vector<int64_t> ReadSizes(const Fields& fields, const char* key) {
+  const Json& list = fields.At(key);
+  if (!list.is_array()) ThrowFile("{}: '{}' is not a list", fields.where(), key);
+  std::vector<int64_t> sizes;
+  for (const Json& size : list) sizes.push_back(fields.Number(size, key));
+  return sizes;
+}
+
+ManifestQuantized ReadQuantized(const Json& value, const std::string& where) {
+  const Fields fields(value, where);
+  ManifestQuantized quantized;
+  quantized.format = fields.Text("format");
+  quantized.shape = ReadSizes(fields, "shape");
+  quantized.tile = ReadSizes(fields, "tile");
+  const Json &sqnr = fields.At("sqnr_db"), &largest = fields.At("largest_error");
+  if (!sqnr.is_number() || !largest.is_number()) ThrowFile("{}: its errors are not numbers", where);
+  quantized.sqnr_db = sqnr.get<double>();
+  quantized.largest_error = largest.get<double>();
+  return quantized;
+}
+
+// What converted checkpoints hold besides. Each codes tensor must be there with its scale.
+void ReadConverted(const Fields& fields, const Json& json, Manifest& manifest) {
+  const std::string& where = fields.where();
+  if (json.contains("model")) {
+    if (!json["model"].is_object()) ThrowFile("{}: 'model' is not an object", where);
+    manifest.model = Dump(json["model"]);
+  }
+  if (json.contains("plan")) manifest.plan = fields.Text("plan");
+  if (json.contains("recipe_choice")) {
+    const Fields choice(json["recipe_choice"], where + ": recipe_choice");
+    manifest.recipe_name = choice.Text("name");
+    manifest.recipe_mixed = choice.Text("mixed_precision");
+    const Fields options(choice.At("options"), where + ": recipe_choice: options");
+    for (const auto& item : choice.At("options").items()) {
+      manifest.recipe_options.emplace_back(item.key(), options.Text(item.key().c_str()));
+    }
+  }
+  if (json.contains("source")) {
+    const Fields source(json["source"], where + ": source");
+    manifest.source_name = source.Text("name");
+    manifest.source_kind = source.Text("kind");
+    manifest.source_digest = source.Digest("digest");
+  }
+  if (json.contains("carried")) {
+    const Fields carried(json["carried"], where + ": carried");
+    for (const auto& item : json["carried"].items()) {
+      CheckFileName(item.key(), where);
+      const Fields file(item.value(), fmt::format("{}: carried '{}'", where, item.key()));
+      manifest.carried[item.key()] = {static_cast<uint64_t>(file.Number("bytes")), file.Digest("digest")};
+    }
+  }
+  if (!json.contains("quantized")) return;
+  const Fields quantized(json["quantized"], where + ": quantized");
+  for (const auto& item : json["quantized"].items()) {
+    const std::string& name = item.key();
+    for (const char* part : {".codes", ".scale"}) {
+      if (!manifest.tensors.contains(name + part)) ThrowFile("{}: '{}' has no tensor '{}{}'", where, name, name, part);
+    }
+    manifest.quantized[name] = ReadQuantized(item.value(), fmt::format("{}: quantized '{}'", where, name));
+  }
+}
+
 // The body after the line with the digest, once the digest is known to be right.
 std::string_view CheckedBody(std::string_view text, const std::string& where) {
   const size_t first_line = kDigestBegin.size() + kDigestSize + kDigestEnd.size();
@@ -104,6 +167,10 @@ std::string Manifest::Bits(std::string_view prefix) const {
     if (!name.starts_with(prefix)) continue;
     all += fmt::format("{}\n{}\n{}\n{}\n", name, tensor.type, fmt::join(tensor.shape, ","), tensor.digest);
   }
+  for (const auto& [name, codes] : quantized) {
+    if (!name.starts_with(prefix)) continue;
+    all += fmt::format("{}\n{}\n{}\n{}\n", name, codes.format, fmt::join(codes.shape, ","), fmt::join(codes.tile, ","));
+  }
   return DigestOf(all);
 }
 
@@ -113,7 +180,7 @@ std::string ManifestText(const Manifest& manifest) {
     rest += fmt::format(" \"{}\": {},\n", key, Dump(value));
   };
   field("format", "octavo-checkpoint");
-  field("version", kManifestVersion);
+  field("version", manifest.quantized.empty() ? 1 : 2);
   field("kind", manifest.kind);
   field("step", manifest.step);
   field("producer", manifest.producer);
@@ -121,7 +188,31 @@ std::string ManifestText(const Manifest& manifest) {
   field("config", manifest.config);
   field("recipe", manifest.recipe);
   field("data", manifest.data_state);
-  std::vector<std::string> files, tensors;
+  if (!manifest.model.empty()) rest += fmt::format(" \"model\": {},\n", manifest.model);
+  if (!manifest.plan.empty()) field("plan", manifest.plan);
+  if (!manifest.recipe_name.empty()) {
+    Json options = Json::object();
+    for (const auto& [name, value] : manifest.recipe_options) options[name] = value;
+    field("recipe_choice",
+          {{"name", manifest.recipe_name}, {"options", options}, {"mixed_precision", manifest.recipe_mixed}});
+  }
+  if (!manifest.source_digest.empty()) {
+    field("source",
+          {{"name", manifest.source_name}, {"kind", manifest.source_kind}, {"digest", manifest.source_digest}});
+  }
+  std::vector<std::string> carried, quantized, files, tensors;
+  for (const auto& [name, file] : manifest.carried) {
+    carried.push_back(Line(name, {{"bytes", file.bytes}, {"digest", file.digest}}));
+  }
+  for (const auto& [name, codes] : manifest.quantized) {
+    quantized.push_back(Line(name, {{"format", codes.format},
+                                    {"shape", codes.shape},
+                                    {"tile", codes.tile},
+                                    {"sqnr_db", codes.sqnr_db},
+                                    {"largest_error", codes.largest_error}}));
+  }
+  if (!carried.empty()) rest += fmt::format(" \"carried\": {{{}}},\n", fmt::join(carried, ","));
+  if (!quantized.empty()) rest += fmt::format(" \"quantized\": {{{}}},\n", fmt::join(quantized, ","));
   for (const auto& [name, file] : manifest.files) {
     files.push_back(Line(name, {{"bytes", file.bytes}, {"header_digest", file.header_digest}}));
   }
@@ -163,6 +254,7 @@ Manifest ParseManifest(std::string_view text, const std::string& where) {
     }
     manifest.tensors[name] = std::move(tensor);
   }
+  ReadConverted(fields, json, manifest);
   if (fields.Digest("bits") != manifest.Bits()) ThrowFile("{}: 'bits' is not the digest of its tensors", where);
   return manifest;
 }

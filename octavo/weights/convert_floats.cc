@@ -9,10 +9,29 @@ namespace {
 // At most 32 bits.
 bool IsShortFloat(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16; }
 
-float Load(const Tensor& tensor, int64_t i) {
-  if (tensor.dtype() == DType::kF32) return tensor.Data<float>()[i];
-  const uint16_t bits = tensor.Data<uint16_t>()[i];
-  return tensor.dtype() == DType::kBF16 ? BF16ToF32(bits) : F16ToF32(bits);
+// One loop for each pair of types: no choice inside, so that compilers make vectors of it.
+template <typename From, typename To, typename Convert>
+void ConvertAll(const Tensor& from, Tensor& to, const Convert& convert) {
+  const From* in = from.Data<From>();
+  To* out = to.MutableData<To>();
+  const int64_t size = from.size();
+  for (int64_t i = 0; i < size; ++i) out[i] = convert(in[i]);
+}
+
+void Widen(const Tensor& from, Tensor& to) {
+  if (from.dtype() == DType::kBF16) {
+    ConvertAll<uint16_t, float>(from, to, [](uint16_t bits) { return BF16ToF32(bits); });
+  } else {
+    ConvertAll<uint16_t, float>(from, to, [](uint16_t bits) { return F16ToF32(bits); });
+  }
+}
+
+void Narrow(const Tensor& from, Tensor& to) {
+  if (to.dtype() == DType::kBF16) {
+    ConvertAll<float, uint16_t>(from, to, [](float value) { return F32ToBF16(value); });
+  } else {
+    ConvertAll<float, uint16_t>(from, to, [](float value) { return F32ToF16(value); });
+  }
 }
 
 }  // namespace
@@ -24,14 +43,16 @@ Tensor ConvertFloats(const Tensor& tensor, DType to) {
     ThrowUsage("ConvertFloats: {} to {}: expected f32, bf16 or f16", tensor.ToString(), NameOf(to));
   }
   const Tensor from = tensor.Contiguous();
+  if (from.dtype() == to) return from.Clone();
   Tensor result = Tensor::Empty(tensor.shape(), to);
-  for (int64_t i = 0; i < from.size(); ++i) {
-    const float value = Load(from, i);
-    if (to == DType::kF32) {
-      result.MutableData<float>()[i] = value;
-    } else {
-      result.MutableData<uint16_t>()[i] = to == DType::kBF16 ? F32ToBF16(value) : F32ToF16(value);
-    }
+  if (to == DType::kF32) {
+    Widen(from, result);
+  } else if (from.dtype() == DType::kF32) {
+    Narrow(from, result);
+  } else {  // between the short ones, by way of f32: one rounding
+    Tensor wide = Tensor::Empty(tensor.shape(), DType::kF32);
+    Widen(from, wide);
+    Narrow(wide, result);
   }
   return result;
 }

@@ -1,8 +1,10 @@
 #include "octavo/weights/gguf.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 
 #include "octavo/base/error.h"
 #include "octavo/numerics/half.h"
@@ -81,6 +83,23 @@ class Keys {
   std::string prefix_;
 };
 
+// The file has the factors but not the numbers they come from. Every llama 3 model so far has the same ones but for the
+// factor itself, which is the largest.
+void ReadRopeFactors(const GgufContent& content, const GgufTensor& tensor, ModelConfig& c) {
+  std::vector<float> factors(static_cast<size_t>(tensor.count));
+  if (tensor.type == GgmlType::kF32 && tensor.count == c.head_dim / 2) {
+    DecodeBlocks(tensor.type, tensor.bytes, factors);
+    c.rope_type = "llama3.1";
+    c.llama3_factor = factors.empty() ? 0 : static_cast<double>(*std::max_element(factors.begin(), factors.end()));
+    const std::vector<float> made = Llama3RopeFactors(c);
+    const auto close = [](float a, float b) { return std::abs(a - b) <= 1e-5f * std::abs(b); };
+    if (c.llama3_factor >= 1 && std::equal(made.begin(), made.end(), factors.begin(), factors.end(), close)) return;
+  }
+  throw Error(ErrorCode::kFile,
+              fmt::format("{}: the rotary factors in rope_freqs.weight are not those of llama 3", content.file()),
+              "use the model folder this file was made from");
+}
+
 void ReadRope(const GgufContent& content, const Keys& keys, ModelConfig& c) {
   c.rope_max_timescale = keys.Number("rope.freq_base").value_or(10000);
   if (!(c.rope_max_timescale > 0)) ThrowFile("{}: rope.freq_base is {}", content.file(), c.rope_max_timescale);
@@ -101,10 +120,7 @@ void ReadRope(const GgufContent& content, const Keys& keys, ModelConfig& c) {
     ThrowFile("{}: rope.scaling.type '{}' is not supported; known: none linear yarn", content.file(), type);
   }
   if (!(factor >= 1)) ThrowFile("{}: rope.scaling.factor is {}", content.file(), factor);
-  if (content.FindTensor("rope_freqs.weight") != nullptr) {
-    throw Error(ErrorCode::kFile, fmt::format("{}: rotary factors in rope_freqs.weight are not read", content.file()),
-                "use the model folder this file was made from");
-  }
+  if (const GgufTensor* factors = content.FindTensor("rope_freqs.weight")) ReadRopeFactors(content, *factors, c);
 }
 
 // One tensor of a file as a lattice, where our formats have it.
@@ -172,6 +188,26 @@ LogicalTensor MakeLogical(const std::shared_ptr<const GgufFile>& file, const Ggu
 }
 
 }  // namespace
+
+std::vector<float> Llama3RopeFactors(const ModelConfig& c) {
+  constexpr double kTurn = 2 * std::numbers::pi;
+  const auto old = static_cast<double>(c.llama3_original_positions);
+  std::vector<float> factors;
+  for (int64_t i = 0; i < c.head_dim / 2; ++i) {
+    const double wave =
+        kTurn * std::pow(c.rope_max_timescale, 2 * static_cast<double>(i) / static_cast<double>(c.head_dim));
+    double factor = 1;
+    if (wave > old / c.llama3_low_freq_factor) {
+      factor = c.llama3_factor;
+    } else if (wave >= old / c.llama3_high_freq_factor) {
+      const double smooth =
+          (old / wave - c.llama3_low_freq_factor) / (c.llama3_high_freq_factor - c.llama3_low_freq_factor);
+      factor = 1 / ((1 - smooth) / c.llama3_factor + smooth);
+    }
+    factors.push_back(static_cast<float>(factor));
+  }
+  return factors;
+}
 
 Tensor RowsToHalves(const Tensor& rows, int64_t heads) { return Regroup(rows, heads, false); }
 Tensor RowsToPairs(const Tensor& rows, int64_t heads) { return Regroup(rows, heads, true); }
@@ -249,6 +285,7 @@ HfModel OpenGguf(const std::filesystem::path& path) {
   model.tensors.where = path.string();
   model.tensors.method = "gguf";
   for (const GgufTensor& tensor : content.tensors()) {
+    if (tensor.name == "rope_freqs.weight") continue;  // part of the configuration
     std::string name = HfNameOf(tensor.name);
     if (name.empty()) name = std::string(tensor.name);  // listed as superfluous
     model.tensors.tensors.emplace(

@@ -22,6 +22,9 @@ HfConfig GgufConfig(const GgufContent& content);
 std::string GgufNameOf(std::string_view hf);
 std::string HfNameOf(std::string_view gguf);
 
+// What llama 3's scaling divides the frequencies by, [head_dim / 2]: the tensor rope_freqs.weight.
+std::vector<float> Llama3RopeFactors(const models::ModelConfig& config);
+
 // Rows of queries and keys in the files of llama.cpp's llama turn neighbours, those of plain folders turn halves.
 // [heads * D, in] or [heads * D].
 Tensor RowsToHalves(const Tensor& rows, int64_t heads);

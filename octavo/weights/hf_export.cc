@@ -22,15 +22,6 @@ const char* SafetensorsNameOf(DType dtype) {
   ThrowUsage("model folders hold f32, bf16 or f16, not {}", NameOf(dtype));
 }
 
-// What the query kernels are multiplied by.
-double QueryFactor(const ModelConfig& config) {
-  const bool scales_itself =
-      config.decoder_block == "gpt3" || config.decoder_block == "deepseek" || config.decoder_block.starts_with("qwen3");
-  if (scales_itself) return 1;
-  const double scale = config.query_pre_attn_scalar != 0 ? config.query_pre_attn_scalar : 1;
-  return scale * std::sqrt(static_cast<double>(config.head_dim));
-}
-
 Tensor Multiplied(const Tensor& tensor, double factor) {
   if (factor == 1) return tensor;
   std::vector<float> values = ConvertFloats(tensor, DType::kF32).ToVector<float>();
@@ -95,10 +86,18 @@ void WriteIndex(const std::vector<Shard>& shards, FolderPublisher& folder) {
 
 }  // namespace
 
+double HfQueryFactor(const ModelConfig& config) {
+  const bool scales_itself =
+      config.decoder_block == "gpt3" || config.decoder_block == "deepseek" || config.decoder_block.starts_with("qwen3");
+  if (scales_itself) return 1;
+  const double scale = config.query_pre_attn_scalar != 0 ? config.query_pre_attn_scalar : 1;
+  return scale * std::sqrt(static_cast<double>(config.head_dim));
+}
+
 void ExportHf(const ModelConfig& config, const std::function<Tensor(const std::string&)>& read,
               const HfExportOptions& options, FolderPublisher& folder) {
   const std::vector<HfPiece> pieces = HfPieces(HfModelTypeOf(config), config);
-  const double factor = QueryFactor(config);
+  const double factor = HfQueryFactor(config);
   const auto read_piece = [&](const HfPiece& piece) {
     const Tensor ours = read(piece.ours);
     if (ours.shape() != piece.OurShape()) {

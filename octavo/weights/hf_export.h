@@ -24,6 +24,9 @@ struct HfExportOptions {
 void ExportHf(const models::ModelConfig& config, const std::function<Tensor(const std::string&)>& read,
               const HfExportOptions& options, FolderPublisher& folder);
 
+// What the query kernels are multiplied by on the way out: see ExportHf.
+double HfQueryFactor(const models::ModelConfig& config);
+
 // The model type that a model of ours is there: "llama", "gpt2" …
 std::string HfModelTypeOf(const models::ModelConfig& config);
 

@@ -6,6 +6,7 @@
 
 #include "octavo/base/check.h"
 #include "octavo/base/error.h"
+#include "octavo/base/mapped_file.h"
 
 namespace octavo::weights {
 namespace {
@@ -44,6 +45,7 @@ Tensor CopyStored(const StoredTensor& stored) {
   OCTAVO_CHECK(!stored.packed);
   Tensor tensor = Tensor::Empty(Shape(stored.shape), stored.dtype);
   if (!stored.bytes.empty()) std::memcpy(tensor.MutableRawData(), stored.bytes.data(), stored.bytes.size());
+  ReleaseMapped(stored.bytes);
   return tensor;
 }
 

@@ -180,6 +180,29 @@ void RestoreParameters(const Source& source, std::span<ops::Parameter* const> pa
   }
 }
 
+Source MatchParameters(const Source& source, std::span<ops::Parameter* const> parameters,
+                       const RestoreOptions& options) {
+  const std::map<std::string, int64_t> lengths = StackLengths(parameters);
+  Matcher matcher(source, options);
+  Source matched;
+  matched.where = source.where;
+  for (const ops::Parameter* parameter : parameters) {
+    const Origin origin = matcher.Match(*parameter, lengths);
+    if (origin.stored == nullptr) continue;
+    SourceTensor one{parameter->shape(), origin.stored->dtype, origin.stored->read, origin.stored->read_slice};
+    if (origin.axis >= 0) {
+      one.read = [stored = *origin.stored, axis = origin.axis, layer = origin.layer] {
+        return stored.read_slice ? stored.read_slice(axis, layer) : LayerOf(stored.read(), axis, layer);
+      };
+      one.read_slice = nullptr;
+    }
+    matched.tensors.emplace(parameter->name, std::move(one));
+  }
+  matcher.CheckSuperfluous();
+  matcher.ThrowFaults();
+  return matched;
+}
+
 std::map<std::string, Tensor> ToMaxTextTree(const std::map<std::string, Tensor>& unrolled, bool scanned,
                                             int param_scan_axis, std::string_view collection) {
   std::map<std::string, Tensor> tree;

@@ -25,6 +25,10 @@ struct RestoreOptions {
 void RestoreParameters(const Source& source, std::span<ops::Parameter* const> parameters,
                        const RestoreOptions& options = {});
 
+// The same checks without reading: every parameter under its own name, to be read one at a time. Types stay as stored.
+Source MatchParameters(const Source& source, std::span<ops::Parameter* const> parameters,
+                       const RestoreOptions& options = {});
+
 // Parameters, or their gradients, as a tree of MaxText: with `scanned`, layers stacked on param_scan_axis under
 // "layers" (all layers 0 … n-1 of a stack must be there). Names begin with `collection`, for example "params/".
 std::map<std::string, Tensor> ToMaxTextTree(const std::map<std::string, Tensor>& unrolled, bool scanned,

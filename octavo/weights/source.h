@@ -17,6 +17,8 @@ struct SourceTensor {
   Shape shape;
   DType dtype = DType::kF32;
   std::function<Tensor()> read;  // contiguous or not; called at most once per use
+  // One index of an axis, without the axis, for stacks of layers; empty: `read` and select.
+  std::function<Tensor(int, int64_t)> read_slice = {};
 };
 
 struct Source {

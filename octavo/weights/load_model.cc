@@ -1,0 +1,124 @@
+#include "octavo/weights/load_model.h"
+
+#include "octavo/base/digest.h"
+#include "octavo/base/error.h"
+#include "octavo/weights/convert_floats.h"
+#include "octavo/weights/parameter_reader.h"
+
+namespace octavo::weights {
+namespace {
+
+// Raised whenever the same weights under the same recipe give other bits than before.
+constexpr int kNumericsVersion = 1;
+
+constexpr size_t kShownFaults = 40;
+
+// What is wrong with the values of parameters, all of it at once.
+class Faults {
+ public:
+  template <typename Action>
+  void Run(const Action& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kFile) throw;
+      ++count_;
+      if (count_ <= kShownFaults) text_ += fmt::format("  {}\n", error.message());
+    }
+  }
+  void Throw(const std::string& where) const {
+    if (count_ == 0) return;
+    std::string text = text_;
+    if (count_ > kShownFaults) text += fmt::format("  … and {} more\n", count_ - kShownFaults);
+    throw Error(ErrorCode::kFile, fmt::format("{}: {} of its tensors are damaged; nothing was loaded", where, count_),
+                text + "copy or make it again");
+  }
+
+ private:
+  size_t count_ = 0;
+  std::string text_;
+};
+
+void UpdateText(Digest& digest, std::string_view text) {
+  digest.Update(std::as_bytes(std::span(text)));
+  digest.Update(std::as_bytes(std::span("\n", 1)));
+}
+
+void UpdateTensor(Digest& digest, const Tensor& tensor) {
+  const Tensor packed = tensor.Contiguous();
+  UpdateText(digest, fmt::format("{}{}", NameOf(packed.dtype()), packed.shape()));
+  digest.Update({packed.RawData(), static_cast<size_t>(packed.bytes())});
+}
+
+int64_t BytesOf(const ops::Parameter& parameter) {
+  if (!parameter.frozen()) return parameter.tensor().bytes();
+  const QArray& codes = parameter.qarray();
+  return codes.qvalue.bytes() + codes.scale.bytes() + (codes.zero_point ? codes.zero_point->bytes() : 0);
+}
+
+std::string FingerprintOf(const models::Model& model, const ops::StateStore& state, const quant::RecipeChoice* recipe) {
+  Digest digest;
+  UpdateText(digest, fmt::format("numerics {}", kNumericsVersion));
+  UpdateText(digest, NameOf(model.config().dtype));
+  if (recipe != nullptr) {
+    UpdateText(digest, recipe->text);
+    UpdateText(digest, recipe->mixed);
+    for (const auto& [name, value] : recipe->given) UpdateText(digest, name + "=" + value);
+  }
+  for (const auto& [name, value] : state.values()) {
+    UpdateText(digest, name);
+    UpdateTensor(digest, value);
+  }
+  for (const ops::Parameter* parameter : model.parameters()) {
+    UpdateText(digest, parameter->name);
+    if (parameter->frozen()) {
+      const QArray& codes = parameter->qarray();
+      UpdateText(digest, Info(codes.format).name);
+      UpdateTensor(digest, codes.qvalue);
+      UpdateTensor(digest, codes.scale);
+      if (codes.zero_point) UpdateTensor(digest, *codes.zero_point);
+    } else {
+      UpdateTensor(digest, parameter->tensor());
+    }
+  }
+  return digest.Hex();
+}
+
+}  // namespace
+
+LoadedModel LoadModel(const StoredModel& stored, const LoadOptions& options, ThreadPool& pool, kernels::Isa isa) {
+  ParameterReader reader(stored, options, pool, isa);
+  LoadedModel loaded;
+  loaded.state = reader.ServingState();
+  loaded.notes = stored.notes;
+  if (reader.recipe() != nullptr) {
+    loaded.recipe_name = reader.recipe()->name;
+    loaded.recipe_text = reader.recipe()->text;
+  }
+  Faults faults;
+  for (ops::Parameter* parameter : reader.model().parameters()) {
+    faults.Run([&] { parameter->value = reader.Read(parameter->name); });
+  }
+  faults.Throw(stored.path.string());
+  for (const ops::Parameter* parameter : reader.model().parameters()) loaded.parameter_bytes += BytesOf(*parameter);
+  loaded.fingerprint = FingerprintOf(reader.model(), loaded.state, reader.recipe());
+  loaded.model = reader.TakeModel();
+  loaded.plan = reader.TakePlan();
+  return loaded;
+}
+
+void LoadFloats(const StoredModel& stored, models::Model& model) {
+  Faults faults;
+  std::vector<Tensor> values;
+  for (const ops::Parameter* parameter : model.parameters()) {
+    faults.Run([&] {
+      const Tensor value = stored.floats.tensors.at(parameter->name).read();
+      const DType dtype = parameter->tensor().dtype();
+      values.push_back(value.dtype() == dtype ? value.Contiguous() : ConvertFloats(value, dtype));
+    });
+  }
+  faults.Throw(stored.path.string());
+  for (size_t i = 0; i < values.size(); ++i) model.parameters()[i]->value = values[i];
+}
+
+}  // namespace octavo::weights
