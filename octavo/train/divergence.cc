@@ -4,8 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "octavo/base/error.h"
+#include "octavo/train/shadow.h"
 
 namespace octavo::train {
 namespace {
@@ -86,14 +88,15 @@ class Observer final : public ops::Interceptor {
   int64_t seen_ = 0;
 };
 
-std::string FormatsOf(const quant::Plan& plan, const ops::Site& site) {
-  const quant::SitePlan* found = plan.Find(site);
-  if (found == nullptr || !found->treatment) return "float";
-  const auto name = [](const quant::OperandPlan& operand) {
-    return operand.format ? fmt::format("{} {}", Info(*operand.format).name, operand.calibration)
-                          : std::string("float");
-  };
-  return fmt::format("{} × {}", name(found->forward.lhs), name(found->forward.rhs));
+const quant::OperandPlan& OperandOf(const quant::SitePlan& site, std::string_view operand) {
+  const quant::ProductPlan& product = operand.starts_with("forward")    ? site.forward
+                                      : operand.starts_with("grad_lhs") ? site.grad_lhs
+                                                                        : site.grad_rhs;
+  return operand.ends_with("rhs") ? product.rhs : product.lhs;
+}
+
+std::string FormatOf(const quant::OperandPlan& operand) {
+  return operand.format ? fmt::format("{}, {}", Info(*operand.format).name, operand.calibration) : "float";
 }
 
 // Parameters whose gradient is not finite, those nearest to the loss first.
@@ -125,13 +128,127 @@ std::string BeforeLine(const RecentSteps& recent) {
   return line;
 }
 
-std::string Advice(const DivergenceInput& input, const std::string& path, bool float_is_fine) {
-  std::string advice;
-  if (!input.recipe.empty() && float_is_fine) {
-    if (!path.empty()) advice += fmt::format("a rule that keeps '{}' in float, or ", path);
-    advice += input.recipe == "fp8_full" ? "quantization=int8, or " : "quantization=fp8_full, or ";
+// "grad_lhs.lhs (output gradient)".
+std::string_view DescribeOperand(std::string_view name) {
+  using quant::OperandSide, quant::ProductKind;
+  for (const ProductKind product : {ProductKind::kForward, ProductKind::kGradLhs, ProductKind::kGradRhs}) {
+    for (const OperandSide side : {OperandSide::kLhs, OperandSide::kRhs}) {
+      if (quant::NameOf({product, side}) == name) return quant::Describe({product, side});
+    }
   }
-  if (input.clip_threshold <= 0) advice += "gradient_clipping_threshold=1.0, or ";
+  return name;
+}
+
+// Where it began.
+struct Culprit {
+  std::string path;                    // of a site or a parameter
+  std::optional<quant::HealthKey> at;  // an operand that is quantized
+  std::string text;
+};
+
+// The operand whose figures changed: what they were, what they are, and how the last steps went.
+std::string HistoryOf(const quant::HealthKey& key, const quant::HealthRecords& now, const HealthLog& health) {
+  const auto found = now.find(key);
+  if (found == now.end()) return "";
+  const quant::OperandHealth& figures = found->second;
+  std::string text = "          amax ";
+  const HealthLog::Noted& full = health.last_full();
+  if (const auto then = full.records.find(key); then != full.records.end()) {
+    text += fmt::format("{:.2g} (step {}) -> ", then->second.amax, full.step);
+  }
+  text += fmt::format("{:.2g}; scale {:.2g} to {:.2g}; saturated {:.2f} %; not finite {} of {}\n", figures.amax,
+                      figures.scale_min, figures.scale_max, 100 * figures.SaturatedShare(), figures.nonfinite,
+                      figures.elements);
+  std::string before;
+  const auto& noted = health.noted();
+  for (size_t i = noted.size() > 5 ? noted.size() - 5 : 0; i < noted.size(); ++i) {
+    const auto then = noted[i].records.find(key);
+    if (then == noted[i].records.end()) continue;
+    before +=
+        fmt::format("{}{} {:.2f} %", before.empty() ? "" : "    ", noted[i].step, 100 * then->second.SaturatedShare());
+  }
+  return before.empty() ? text : text + fmt::format("          saturated at step {}\n", before);
+}
+
+Culprit FindForward(const Observer::Found& found, const quant::Plan& plan) {
+  Culprit culprit{found.site.path, std::nullopt, ""};
+  const std::string_view operand = found.what == "left operand" ? "forward.lhs" : "forward.rhs";
+  const quant::SitePlan* site = plan.Find(found.site);
+  const bool treated = site != nullptr && site->treatment && found.what != "result";
+  if (treated) culprit.at = {found.site.path, std::string(operand)};
+  culprit.text =
+      fmt::format("first     {}   {}   {}\n          largest finite magnitude {:.2g}\n", found.site.ToString(),
+                  found.what == "result" ? "forward, result" : DescribeOperand(operand),
+                  treated ? FormatOf(OperandOf(*site, operand)) : "float", found.largest);
+  return culprit;
+}
+
+// The backward pass meets sites in the opposite order.
+std::optional<Culprit> FindBackward(const quant::Plan& plan, const quant::HealthRecords& records) {
+  for (size_t i = plan.sites.size(); i-- > 0;) {
+    const quant::SitePlan& site = plan.sites[i];
+    for (const char* operand : {"grad_lhs.lhs", "grad_rhs.lhs", "grad_lhs.rhs", "grad_rhs.rhs"}) {
+      const auto found = records.find({site.site.path, operand});
+      if (found == records.end() || found->second.nonfinite == 0) continue;
+      return Culprit{site.site.path, found->first,
+                     fmt::format("first     {}   {}   {}\n", site.site.path, DescribeOperand(operand),
+                                 FormatOf(OperandOf(site, operand)))};
+    }
+  }
+  return std::nullopt;
+}
+
+Culprit FindCulprit(const StepParts& parts, const Observer& observer, const BadGradients& bad,
+                    const quant::HealthRecords& records) {
+  for (const ops::Parameter* parameter : parts.model.parameters()) {
+    if (ExtentOf(parameter->tensor()).finite) continue;
+    return {parameter->name, std::nullopt,
+            fmt::format("first     parameter {} is not finite before the step\n", parameter->name)};
+  }
+  if (observer.found()) return FindForward(*observer.found(), parts.plan);
+  if (std::optional<Culprit> backward = FindBackward(parts.plan, records)) return *backward;
+  if (bad.count == 0) return {"", std::nullopt, "first     the loss itself; every operand of a matmul is finite\n"};
+  return {bad.first, std::nullopt,
+          fmt::format("first     gradient of {}   backward; the forward pass is finite\n          largest finite "
+                      "magnitude {:.2g}\n",
+                      bad.first, bad.largest)};
+}
+
+bool Holds(const StepResult& result) { return std::isfinite(result.loss) && std::isfinite(result.raw_grad_norm); }
+
+// The same step under another recipe and without any.
+struct Alternatives {
+  std::string text, recipe;  // `recipe` is empty when it does not hold either
+  bool float_holds = false;
+};
+Alternatives TryAlternatives(Stepper& stepper, const StepParts& parts, const data::Batch& batch,
+                             const DivergenceInput& input) {
+  Alternatives result;
+  if (parts.provider == nullptr) return result;
+  const std::string other = input.recipe == "fp8_full" ? "int8" : "fp8_full";
+  stepper.DropGradients();
+  try {
+    Shadow shadow(input.settings, other, parts, input.options);
+    const StepResult under = shadow.Measure(batch, input.step);
+    if (Holds(under)) result.recipe = other;
+    result.text += fmt::format("{} loss {}, gradient norm {}, {};   ", other, Figure(under.loss),
+                               Figure(under.raw_grad_norm), shadow.health().Summary());
+  } catch (const Error&) {
+    // The recipe does not suit the model: nothing to compare with.
+  }
+  const StepResult plain = stepper.Replay(batch, input.step, nullptr);
+  result.float_holds = Holds(plain);
+  result.text = fmt::format("replay    the same step: {}without quantization loss {}, gradient norm {}\n", result.text,
+                            Figure(plain.loss), Figure(plain.raw_grad_norm));
+  return result;
+}
+
+std::string Advice(const DivergenceInput& input, std::string path, const Alternatives& alternatives) {
+  if (path.ends_with("/kernel") || path.ends_with("/scale") || path.ends_with("/bias")) path.resize(path.rfind('/'));
+  std::string advice;
+  if (!alternatives.recipe.empty()) advice += fmt::format("quantization={}, or ", alternatives.recipe);
+  if (alternatives.float_holds && !path.empty()) advice += fmt::format("a rule that keeps '{}' in float, or ", path);
+  if (input.options.clip_threshold <= 0) advice += "gradient_clipping_threshold=1.0, or ";
   return advice + "a smaller learning_rate, or a longer warm-up (warmup_steps_fraction)";
 }
 
@@ -166,39 +283,26 @@ std::string DivergenceReport(Stepper& stepper, const StepParts& parts, const dat
                                  input.reason, input.checkpoint.empty() ? "none" : input.checkpoint);
   const BadGradients bad = FindBadGradients(stepper);
   Observer observer(parts.provider);
+  input.health.MeasureAll();
   stepper.Replay(batch, input.step, &observer);
-  std::string path;
-  for (const ops::Parameter* parameter : parts.model.parameters()) {
-    if (ExtentOf(parameter->tensor()).finite) continue;
-    text += fmt::format("first     parameter {} is not finite before the step\n", parameter->name);
-    path = parameter->name;
-    break;
-  }
-  if (const auto& found = observer.found(); found && path.empty()) {
-    path = found->site.path;
-    text += fmt::format("first     {}   forward, {}   {}\n          largest finite magnitude {:.2g}\n",
-                        found->site.ToString(), found->what, FormatsOf(parts.plan, found->site), found->largest);
-  } else if (path.empty() && bad.count > 0) {
-    path = bad.first;
-    text += fmt::format(
-        "first     gradient of {}   backward; the forward pass is finite\n          largest finite magnitude {:.2g}\n",
-        bad.first, bad.largest);
-  } else if (path.empty()) {
-    text += "first     the loss itself; every operand of a matmul is finite\n";
-  }
+  const quant::HealthRecords records = input.health.TakeReplay(parts.communicator);
+  const Culprit culprit = FindCulprit(parts, observer, bad, records);
+  text += culprit.text;
+  if (culprit.at) text += HistoryOf(*culprit.at, records, input.health);
   if (!input.recent.figures().empty()) text += fmt::format("before    {}\n", BeforeLine(input.recent));
-  text += fmt::format("others    {} of {} gradients are not finite\n", bad.count, bad.all);
-  bool float_is_fine = false;
-  if (parts.provider != nullptr) {
-    const StepResult plain = stepper.Replay(batch, input.step, nullptr);
-    float_is_fine = std::isfinite(plain.loss) && std::isfinite(plain.raw_grad_norm);
-    text += fmt::format("replay    the same step without quantization: loss {}, gradient norm {}\n", Figure(plain.loss),
-                        Figure(plain.raw_grad_norm));
+  if (!records.empty()) {
+    std::set<std::string> sites, clipped;
+    for (const auto& item : records) {
+      sites.insert(item.first.site);
+      if (item.second.SaturatedShare() > 0.001 && item.first.site != culprit.path) clipped.insert(item.first.site);
+    }
+    text += fmt::format("others    {} of {} sites saturated above 0.1 %;   {} of {} gradients are not finite\n",
+                        clipped.size(), sites.size(), bad.count, bad.all);
+  } else {
+    text += fmt::format("others    {} of {} gradients are not finite\n", bad.count, bad.all);
   }
-  const size_t slash = path.rfind('/');
-  const bool is_parameter = path.ends_with("/kernel") || path.ends_with("/scale") || path.ends_with("/bias");
-  text += fmt::format("try       {}\n", Advice(input, is_parameter ? path.substr(0, slash) : path, float_is_fine));
-  return text;
+  const Alternatives alternatives = TryAlternatives(stepper, parts, batch, input);
+  return text + alternatives.text + fmt::format("try       {}\n", Advice(input, culprit.path, alternatives));
 }
 
 }  // namespace octavo::train

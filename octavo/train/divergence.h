@@ -1,6 +1,6 @@
 // What to tell somebody whose run broke: the step is computed again, exactly, and the first place where a number is
 // not finite is named, with what led there and what might help. A step is a pure function of what is still there, so
-// the report needs nothing that was kept in advance except the last figures.
+// the report needs nothing that was kept in advance except the last figures of losses and health.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "octavo/data/batch.h"
+#include "octavo/train/health_log.h"
 #include "octavo/train/stepper.h"
 
 namespace octavo::train {
@@ -36,12 +37,14 @@ struct DivergenceInput {
   std::string reason;      // "loss is NaN"
   std::string checkpoint;  // the last good one; empty: none
   std::string recipe;      // quantization=…; empty: float
-  double clip_threshold = 0;
+  const Settings& settings;
+  const TrainOptions& options;
+  HealthLog& health;
   const RecentSteps& recent;
 };
 
-// Computes the step again under observation and in float, and describes what was found: lines in the form of the start
-// block. Collective over ranks.
+// Computes the step again under observation, under another recipe and in float, and describes what was found: lines in
+// the form of the start block. Collective over ranks.
 std::string DivergenceReport(Stepper& stepper, const StepParts& parts, const data::Batch& batch,
                              const DivergenceInput& input);
 

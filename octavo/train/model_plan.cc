@@ -2,7 +2,7 @@
 
 namespace octavo::train {
 
-quant::Plan PlanOf(models::Model& model, const RecipeChoice& recipe, const TrainOptions& options) {
+quant::Plan PlanOf(models::Model& model, const quant::RecipeChoice& recipe, const TrainOptions& options) {
   const int64_t rows = options.rows / options.shards;
   const auto dry_run = [&](ops::Context& context) {
     const Tensor tokens = Tensor::Meta({rows, options.length}, DType::kI32);

@@ -4,11 +4,11 @@
 
 #include "octavo/models/model.h"
 #include "octavo/quant/plan.h"
+#include "octavo/quant/recipe_choice.h"
 #include "octavo/train/options.h"
-#include "octavo/train/recipe_choice.h"
 
 namespace octavo::train {
 
-quant::Plan PlanOf(models::Model& model, const RecipeChoice& recipe, const TrainOptions& options);
+quant::Plan PlanOf(models::Model& model, const quant::RecipeChoice& recipe, const TrainOptions& options);
 
 }  // namespace octavo::train

@@ -92,16 +92,6 @@ void ReadCheckpoints(const Settings& settings, TrainOptions& options) {
 
 }  // namespace
 
-bool IsAskedFor(const Settings& settings, std::string_view key) {
-  if (!settings.IsGiven(key)) return false;
-  const std::string origin = settings.OriginOf(key);
-  if (origin.starts_with("command line") || origin.starts_with("environment")) return true;
-  for (const SettingsDifference& difference : Settings::Diff(Settings::Load({}), settings)) {
-    if (difference.key == key) return true;
-  }
-  return false;
-}
-
 int64_t ChooseShards(int64_t rows, int64_t accumulation, int64_t asked, bool given) {
   if (given) {
     if (asked < 1 || rows % asked != 0) {
@@ -131,7 +121,7 @@ TrainOptions TrainOptionsFrom(const Settings& settings) {
   // The reference's name for the same cut is taken as well; it can only mean one number.
   const int64_t local = settings.Int("quantization_local_shard_count");
   const bool local_given = local > 0;
-  const bool given = IsAskedFor(settings, "gradient_shards");
+  const bool given = settings.IsAskedFor("gradient_shards");
   if (given && local_given && local != settings.Int("gradient_shards")) {
     ThrowUsage("gradient_shards={} and quantization_local_shard_count={} are one number; give one of them",
                settings.Int("gradient_shards"), local);

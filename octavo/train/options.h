@@ -47,10 +47,6 @@ struct TrainOptions {
 // Usage errors say which keys do not fit each other.
 TrainOptions TrainOptionsFrom(const Settings& settings);
 
-// Whether the user asked for this value: on the command line, in the environment, or by a value in a file that is not
-// the default. The config that a run saves holds every key, so standing in a file says nothing by itself.
-bool IsAskedFor(const Settings& settings, std::string_view key);
-
 // How many canonical shards a batch of `rows` is cut into. `asked` as in gradient_shards; when it was not given by the
 // user (`given` false) and does not fit, the largest of 4, 2, 1 that divides the rows, or the accumulation steps when
 // those do not divide it. What was given and does not fit is a usage error.

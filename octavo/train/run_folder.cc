@@ -84,12 +84,13 @@ RunFolder::RunFolder(const Settings& settings, fs::path path) : path_(std::move(
   Lock();
   try {
     CheckConfig(settings);
-    PublishFile(config(), settings.EffectiveYaml());
   } catch (...) {
     close(lock_);
     throw;
   }
 }
+
+void RunFolder::SaveConfig(const Settings& settings) const { PublishFile(config(), settings.EffectiveYaml()); }
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) close(lock_);

@@ -12,12 +12,16 @@ namespace octavo::train {
 
 class RunFolder {
  public:
-  // Makes the folder if it is missing, and saves the effective config in it. A usage error names the keys when a
-  // config is there already that would give other numbers. Keys that only say what is printed or saved may differ.
+  // Makes the folder if it is missing. A usage error names the keys when a config is there already that would give
+  // other numbers. Keys that only say what is printed or saved may differ.
   RunFolder(const Settings& settings, std::filesystem::path path);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
+
+  // Saves the effective config: from here on the folder holds a run. Called when nothing can be wrong any more, so
+  // that a mistake that was mended is no other run.
+  void SaveConfig(const Settings& settings) const;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path config() const { return path_ / "config.yml"; }

@@ -25,6 +25,9 @@ TEST(RunFolder, SavesTheConfigAndTakesItAgain) {
   const Settings settings = With({"run_name=x", "base_output_directory=" + folder.path().string(), "steps=7"});
   EXPECT_EQ(RunPath(settings), folder / "x");
   { const RunFolder run(settings, RunPath(settings)); }
+  EXPECT_FALSE(std::filesystem::exists(folder / "x/config.yml"));  // a run that never began
+  EXPECT_NO_THROW(RunFolder(With({"steps=8"}), folder / "x"));
+  RunFolder(settings, RunPath(settings)).SaveConfig(settings);
   EXPECT_TRUE(std::filesystem::exists(folder / "x/config.yml"));
   const Settings again = With({(folder / "x/config.yml").string()});
   EXPECT_NO_THROW(RunFolder(again, RunPath(again)));
@@ -34,7 +37,7 @@ TEST(RunFolder, SavesTheConfigAndTakesItAgain) {
 
 TEST(RunFolder, AnotherConfigIsNamed) {
   const TempFolder folder;
-  { const RunFolder run(With({"steps=7"}), folder / "x"); }
+  RunFolder(With({"steps=7"}), folder / "x").SaveConfig(With({"steps=7"}));
   try {
     const RunFolder run(With({"steps=8", "learning_rate=0.1", "quantization=int8"}), folder / "x");
     FAIL() << "no error";

@@ -1,5 +1,7 @@
 #include "octavo/train/run_record.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -80,6 +82,14 @@ RunRecord ReadRun(const fs::path& run) {
   });
   ForEachLine(run / "quant.jsonl", [&](const Json& line) { record.health.push_back(HealthOf(line)); });
   record.config = GivenLines(run / "config.yml");
+  std::error_code missing;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run / "checkpoints", missing)) {
+    const std::string name = entry.path().filename().string();
+    int64_t step = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+    if (error == std::errc() && end == name.data() + name.size()) record.checkpoints.push_back(step);
+  }
+  std::sort(record.checkpoints.begin(), record.checkpoints.end());
   return record;
 }
 

@@ -28,7 +28,8 @@ struct RunRecord {
   std::map<std::string, Series> train;  // by tag: "learning/loss", …; x is the step
   std::map<std::string, Series> eval;   // "eval/avg_loss", …
   std::vector<HealthPoint> health;
-  std::string config;  // lines that differ from the defaults
+  std::string config;                // lines that differ from the defaults
+  std::vector<int64_t> checkpoints;  // the steps that were saved, ascending
 };
 
 // A folder without metrics.jsonl is a usage error.

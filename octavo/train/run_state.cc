@@ -1,9 +1,8 @@
 #include "octavo/train/run_state.h"
 
-#include <algorithm>
-
 #include "octavo/base/digest.h"
 #include "octavo/base/error.h"
+#include "octavo/weights/load_model.h"
 #include "octavo/weights/restore.h"
 
 namespace octavo::train {
@@ -31,25 +30,17 @@ weights::Source ParametersOf(const Checkpoint& checkpoint) {
   return source;
 }
 
-std::vector<fs::path> SafetensorsIn(const fs::path& path) {
-  if (fs::is_regular_file(path)) return {path};
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() == ".safetensors") files.push_back(it->path());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 }  // namespace
 
-CheckpointContent ContentOf(const RunState& run, int64_t step, std::string config, std::string recipe,
+CheckpointContent ContentOf(const RunState& run, int64_t step, std::string config, const quant::RecipeChoice& recipe,
                             std::string data_state) {
   CheckpointContent content;
   content.step = step;
   content.config = std::move(config);
-  content.recipe = std::move(recipe);
+  content.recipe = recipe.text;
+  content.recipe_name = recipe.name;
+  content.recipe_mixed = recipe.mixed;
+  content.recipe_options = recipe.given;
   content.data_state = std::move(data_state);
   for (const ops::Parameter* parameter : run.model.parameters()) {
     content.parameters.emplace_back(parameter->name, parameter->tensor());
@@ -78,23 +69,14 @@ void LoadParameters(const fs::path& path, models::Model& model) {
   if (!fs::exists(path)) {
     throw Error(ErrorCode::kFile, fmt::format("load_parameters_path={}: no such file or folder", path.string()));
   }
-  for (const fs::path& folder : {path, path / "checkpoints/latest"}) {
-    if (!IsCheckpoint(folder)) continue;
-    const Checkpoint checkpoint(folder);
-    RestoreParameters(checkpoint, model);
-    return;
-  }
-  const std::vector<fs::path> files = SafetensorsIn(path);
-  if (files.empty()) {
-    throw Error(ErrorCode::kFile, fmt::format("{} holds no safetensors files and no checkpoint", path.string()));
-  }
-  weights::RestoreParameters(
-      weights::OpenSafetensors(files), model.parameters(),
-      {.param_scan_axis = static_cast<int>(model.config().param_scan_axis), .convert_floats = true});
+  const fs::path latest = path / "checkpoints/latest";
+  const weights::StoredModel stored =
+      weights::OpenStored(fs::exists(latest) ? latest : path, {.config = &model.config()});
+  weights::LoadFloats(stored, model);
 }
 
 std::string BitsOf(const RunState& run) {
-  const CheckpointContent content = ContentOf(run, 0, "", "", "");
+  const CheckpointContent content = ContentOf(run, 0, "", {}, "");
   Manifest manifest;
   for (const NamedTensors* group : {&content.parameters, &content.optimizer, &content.state}) {
     for (const auto& [name, tensor] : *group) {

@@ -10,6 +10,7 @@
 #include "octavo/models/model.h"
 #include "octavo/ops/state.h"
 #include "octavo/optim/optimizer.h"
+#include "octavo/quant/recipe_choice.h"
 #include "octavo/weights/source.h"
 
 namespace octavo::train {
@@ -21,7 +22,7 @@ struct RunState {
 };
 
 // The tensors are those of the run, not copies.
-CheckpointContent ContentOf(const RunState& run, int64_t step, std::string config, std::string recipe,
+CheckpointContent ContentOf(const RunState& run, int64_t step, std::string config, const quant::RecipeChoice& recipe,
                             std::string data_state);
 
 // Parameters alone, into meta or real parameters.
@@ -29,7 +30,8 @@ void RestoreParameters(const Checkpoint& checkpoint, models::Model& model);
 // Optimizer and recipe state.
 void RestoreOptimizer(const Checkpoint& checkpoint, const RunState& run);
 
-// load_parameters_path: a checkpoint, a run (its latest checkpoint), a safetensors file, or a folder of such files.
+// load_parameters_path: a run (its latest checkpoint), or any model that weights/stored_model.h opens, with the tensors
+// of this one; codes are dequantized.
 void LoadParameters(const std::filesystem::path& path, models::Model& model);
 
 // The one digest of parameters, optimizer and recipe state, in the order of names: what `octavo inspect` prints of a

@@ -11,7 +11,8 @@ namespace octavo::train {
 Session::Session(const TrainRequest& request)
     : request_(request), options_(TrainOptionsFrom(request.settings)), health_(request.settings) {
   request.settings.RequireSupported();
-  recipe_ = ChooseRecipe(request.settings);
+  recipe_ = quant::ChooseRecipe(request.settings);
+  for (const std::string& recipe : request.settings.List("quant_shadow")) quant::NamedRecipe(request.settings, recipe);
   ShardsOf(options_.shards, 0, request.communicator.size());
   MakeModelAndPlan();
   data_ = data::OpenTrainData(request.settings, DataOptionsOf(options_.rows));
@@ -32,6 +33,10 @@ Session::Session(const TrainRequest& request)
   RestoreOrInitialize();
   stepper_ = std::make_unique<Stepper>(parts(), options_);
   stepper_->set_on_gradients(request.on_gradients);
+  stepper_->set_on_shard([this] { health_.EndShard(); });
+  for (const std::string& recipe : request.settings.List("quant_shadow")) {
+    shadows_.push_back(std::make_unique<Shadow>(request.settings, recipe, parts(), options_));
+  }
 }
 
 void Session::MakeModelAndPlan() {
@@ -95,7 +100,7 @@ void Session::RestoreOrInitialize() {
 }
 
 CheckpointContent Session::Content(int64_t step) {
-  return ContentOf(state(), step, request_.settings.EffectiveYaml(), recipe_.text, data_->State());
+  return ContentOf(state(), step, request_.settings.EffectiveYaml(), recipe_, data_->State());
 }
 
 void Session::PrintStart() {
@@ -103,10 +108,11 @@ void Session::PrintStart() {
   Log& log = request_.log;
   const models::ModelConfig& config = model_->config();
   const int64_t parameters = models::ParameterCount(*model_);
+  folder_->SaveConfig(request_.settings);
   PublishFile(folder_->plan(), quant::PlanTable(plan_));
-  log.Info("octavo {}   {}   {} thread{}   {} rank{}   seed {}", OCTAVO_VERSION, kernels::NameOf(request_.isa),
-           request_.pool.size(), request_.pool.size() == 1 ? "" : "s", request_.communicator.size(),
-           request_.communicator.size() == 1 ? "" : "s", options_.init_seed);
+  log.Info("octavo {}   {} {}   {} thread{}   {} rank{}   seed {}", OCTAVO_VERSION, ProcessorName(),
+           kernels::NameOf(request_.isa), request_.pool.size(), request_.pool.size() == 1 ? "" : "s",
+           request_.communicator.size(), request_.communicator.size() == 1 ? "" : "s", options_.init_seed);
   log.Info("config    {} + {} override{}   -> {}", request_.settings.config_name(), request_.settings.overrides(),
            request_.settings.overrides() == 1 ? "" : "s", folder_->config().string());
   if (const std::string note = request_.settings.IgnoredNote(); !note.empty()) log.Info("note: {}", note);

@@ -8,11 +8,12 @@
 
 #include "octavo/checkpoint/checkpoint_store.h"
 #include "octavo/data/source.h"
+#include "octavo/quant/recipe_choice.h"
 #include "octavo/train/flops.h"
 #include "octavo/train/health_log.h"
-#include "octavo/train/recipe_choice.h"
 #include "octavo/train/run_folder.h"
 #include "octavo/train/run_state.h"
+#include "octavo/train/shadow.h"
 #include "octavo/train/start_block.h"
 #include "octavo/train/stepper.h"
 #include "octavo/train/trainer.h"
@@ -28,10 +29,11 @@ class Session {
   const std::filesystem::path& run_path() const { return run_path_; }
   int64_t first_step() const { return first_step_; }  // where the run begins or goes on
   const StepFlops& flops() const { return flops_; }
-  const RecipeChoice& recipe() const { return recipe_; }
+  const quant::RecipeChoice& recipe() const { return recipe_; }
 
   Stepper& stepper() { return *stepper_; }
   HealthLog& health() { return health_; }
+  std::vector<std::unique_ptr<Shadow>>& shadows() { return shadows_; }
   StepParts parts();
   data::BatchSource& data() { return *data_; }
   // A fresh pass over the held-out data; null when there is none.
@@ -53,7 +55,7 @@ class Session {
   const TrainRequest& request_;
   TrainOptions options_;
   std::filesystem::path run_path_;
-  RecipeChoice recipe_;
+  quant::RecipeChoice recipe_;
   std::unique_ptr<models::Model> model_;
   quant::Plan plan_;
   StepFlops flops_;
@@ -66,6 +68,7 @@ class Session {
   std::unique_ptr<RunFolder> folder_;  // rank 0 only
   std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<Stepper> stepper_;
+  std::vector<std::unique_ptr<Shadow>> shadows_;
   int64_t first_step_ = 0;
 };
 

@@ -111,6 +111,16 @@ PlanSummary SummarizePlan(const quant::Plan& plan) {
   return summary;
 }
 
+std::string_view ProcessorName() {
+#if defined(__x86_64__)
+  return "x86-64";
+#elif defined(__aarch64__)
+  return "arm64";
+#else
+  return "cpu";
+#endif
+}
+
 std::string CountText(int64_t count) {
   const auto value = static_cast<double>(count);
   if (value < 1e4) return fmt::format("{}", count);

@@ -42,6 +42,8 @@ struct PlanSummary {
 PlanSummary SummarizePlan(const quant::Plan& plan);
 
 // "21.4 M", "1.24 B".
+// "x86-64", as the first line says.
+std::string_view ProcessorName();
 std::string CountText(int64_t count);
 
 }  // namespace octavo::train

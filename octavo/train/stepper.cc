@@ -89,6 +89,7 @@ Stepper::Sum Stepper::ComputeShards(const data::Batch& batch, int64_t step, opti
   sum.figures.resize(static_cast<size_t>(options_.shards));
   for (int64_t shard = run.begin; shard < run.end; ++shard) {
     RunShard(batch, step, shard, total_weights, sum);
+    if (on_shard_) on_shard_();
     const ops::Timed timed(profile_, "gradients", "reduction", "backward");
     tree.Add(shard, std::move(gradients_));
     gradients_.clear();
@@ -154,9 +155,11 @@ void Stepper::Apply(double rate, ops::Profile* profile) {
   const ops::Timed timed(profile, "optimizer", "optimizer", "backward");
   parts_.optimizer.Step(parts_.pool, parts_.isa, gradients_, rate, clip_factor_);
   gradients_.clear();
-  quant::AdvanceState(parts_.plan, updates_, parts_.state);
+  AdvanceRecipe();
   BalanceExperts();
 }
+
+void Stepper::AdvanceRecipe() { quant::AdvanceState(parts_.plan, updates_, parts_.state); }
 
 void Stepper::BalanceExperts() {
   if (options_.routed_bias_update_rate == 0) return;

@@ -50,6 +50,11 @@ class Stepper {
   // Moves parameters, optimizer and state on by the gradients of the last Compute, which are then gone.
   void Apply(double rate, ops::Profile* profile = nullptr);
 
+  // Moves the recipe's running state alone on by what the last Compute observed; Apply does it too.
+  void AdvanceRecipe();
+  // For a Compute without Apply: gives the memory back.
+  void DropGradients() { gradients_.clear(); }
+
   // The loss of a batch without gradients, dropout or state updates; for evaluation. `shards` divides its rows.
   models::LossParts Evaluate(const data::Batch& batch, int64_t shards);
 
@@ -60,6 +65,8 @@ class Stepper {
   // Called with the gradients of every Compute before their norm is taken.
   using OnGradients = std::function<void(int64_t step, const std::vector<std::string>& names, optim::Gradients&)>;
   void set_on_gradients(OnGradients call) { on_gradients_ = std::move(call); }
+  // Called after every shard that this rank computed with gradients.
+  void set_on_shard(std::function<void()> call) { on_shard_ = std::move(call); }
   std::vector<std::string> ParameterNames() const;
 
  private:
@@ -79,6 +86,7 @@ class Stepper {
   std::vector<ops::AuxLosses::ExpertLoad> loads_;  // of the whole batch
   double clip_factor_ = 1;
   OnGradients on_gradients_;
+  std::function<void()> on_shard_;
 };
 
 // One f32 tensor of ones in the shape of a loss.

@@ -6,6 +6,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "octavo/base/check.h"
+#include "octavo/base/embedded_file.h"
+
+namespace octavo {
+std::span<const EmbeddedFile> PlotPageFiles();
+}  // namespace octavo
+
 namespace octavo::train {
 namespace {
 
@@ -95,7 +102,7 @@ std::string Draw(const PlotLine& line, const Frame& frame, bool log_y) {
 nlohmann::json Numbers(const PlotSpec& spec, const Frame& frame) {
   nlohmann::json lines = nlohmann::json::array();
   for (const PlotLine& line : spec.lines) {
-    if (line.style == "faint") continue;
+    if (line.style.starts_with("faint")) continue;
     const Series points = Thinned(line.series, 400);
     nlohmann::json x = nlohmann::json::array(), y = nlohmann::json::array(), at = nlohmann::json::array();
     for (size_t i = 0; i < points.y.size(); ++i) {
@@ -112,18 +119,29 @@ nlohmann::json Numbers(const PlotSpec& spec, const Frame& frame) {
 std::string Table(const PlotSpec& spec) {
   std::string rows;
   for (const PlotLine& line : spec.lines) {
-    if (line.style == "faint") continue;
+    if (line.style.starts_with("faint") || line.name.empty()) continue;
     const Series points = Thinned(line.series, 24);
     for (size_t i = 0; i < points.y.size(); ++i) {
-      rows += fmt::format("<tr><td>{}</td><td>{:.0f}</td><td>{}</td></tr>", EscapeHtml(line.name), points.x[i],
+      rows += fmt::format("<tr><td>{}</td><td>{:.6g}</td><td>{}</td></tr>", EscapeHtml(line.name), points.x[i],
                           std::isfinite(points.y[i]) ? NumberText(points.y[i]) : "not finite");
     }
   }
-  return "<details><summary>Numbers</summary><table><tr><th>line</th><th>step</th><th>value</th></tr>" + rows +
-         "</table></details>";
+  return fmt::format(
+      "<details data-id=\"{0}\"><summary>Numbers of {0}</summary><table><tr><th scope=col>line</th><th "
+      "scope=col>{1}</th><th "
+      "scope=col>value</th></tr>{2}</table></details>",
+      EscapeHtml(spec.title), EscapeHtml(spec.x_name), rows);
 }
 
 }  // namespace
+
+std::string_view PlotPageFile(std::string_view name) {
+  for (const EmbeddedFile& file : PlotPageFiles()) {
+    if (file.name == name) return file.text;
+  }
+  OCTAVO_CHECK(false);
+  return {};
+}
 
 std::string EscapeHtml(std::string_view text) {
   std::string safe;
@@ -168,9 +186,8 @@ std::vector<double> Ticks(double low, double high, int count) {
   return ticks;
 }
 
-Series Smoothed(const Series& series) {
-  const double half_life = std::max(1.0, static_cast<double>(series.y.size()) / 40);
-  const double keep = std::pow(0.5, 1 / half_life);
+Series Smoothed(const Series& series, double keep) {
+  if (keep < 0) keep = std::pow(0.5, 1 / std::max(1.0, static_cast<double>(series.y.size()) / 40));
   Series smooth;
   double mean = 0, weight = 0;
   for (size_t i = 0; i < series.y.size(); ++i) {
@@ -210,17 +227,17 @@ std::string PlotFigure(const PlotSpec& spec) {
   std::string lines, legend;
   for (const PlotLine& line : spec.lines) {
     lines += Draw(line, frame, spec.log_y);
-    if (line.style != "faint") {
+    if (!line.style.starts_with("faint") && !line.name.empty()) {
       legend += fmt::format("<span class=\"key {}\"></span>{} ", line.style, EscapeHtml(line.name));
     }
   }
   std::string numbers = Numbers(spec, frame).dump();
   return fmt::format(
-      "<figure class=plot data-lines=\"{}\"><figcaption><b>{}</b> {}<span class=legend>{}</span>"
+      "<figure class=plot data-x=\"{}\" data-lines=\"{}\"><figcaption><b>{}</b> {}<span class=legend>{}</span>"
       "<output aria-live=off></output></figcaption>"
       "<svg viewBox=\"0 0 {} {}\" role=img aria-label=\"{}\">{}{}<line class=cursor y1={} y2={} /></svg>{}</figure>\n",
-      EscapeHtml(numbers), EscapeHtml(spec.title), EscapeHtml(spec.unit), legend, kWidth, kHeight,
-      EscapeHtml(spec.title), Axes(frame), lines, kTop, kHeight - kBottom, Table(spec));
+      EscapeHtml(spec.x_name), EscapeHtml(numbers), EscapeHtml(spec.title), EscapeHtml(spec.unit), legend, kWidth,
+      kHeight, EscapeHtml(spec.title), Axes(frame), lines, kTop, kHeight - kBottom, Table(spec));
 }
 
 }  // namespace octavo::train

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "octavo/train/run_record.h"
@@ -12,7 +13,7 @@ namespace octavo::train {
 struct PlotLine {
   std::string name;
   Series series;
-  std::string style;  // CSS class: "c1" … "c4", "faint"
+  std::string style;  // CSS classes: "c1" … "c6", "faint c1", "floor"
   bool dots = false;  // points instead of a line
 };
 
@@ -20,19 +21,24 @@ struct PlotSpec {
   std::string title, unit;
   std::vector<PlotLine> lines;
   bool log_y = false;
+  std::string x_name = "step";
 };
 
 // Round numbers between two ends, about `count` of them.
 std::vector<double> Ticks(double low, double high, int count);
 
-// An exponential mean with the half life of a 40th of the series; what is not finite is skipped.
-Series Smoothed(const Series& series);
+// An exponential mean; what is not finite is skipped. `keep` is the weight of the past at each point; below 0: a half
+// life of a 40th of the series.
+Series Smoothed(const Series& series, double keep = -1);
 
 // At most `most` points that keep every peak: the smallest and largest of each stretch.
 Series Thinned(const Series& series, size_t most);
 
 // A <figure> with the drawing, its numbers for the pointer and a table. Empty when no line has a finite point.
 std::string PlotFigure(const PlotSpec& spec);
+
+// A file that every page with plots needs: "plots.css", "plots.js".
+std::string_view PlotPageFile(std::string_view name);
 
 // Text for HTML: & < > " escaped.
 std::string EscapeHtml(std::string_view text);

@@ -57,16 +57,22 @@ class Loop {
   // False when the run must end.
   bool Step() {
     const int64_t step = summary_.steps;
-    const double start = Progress::SteadySeconds();
+    double start = Progress::SteadySeconds();
     ops::Profile* profile = options_.profile && step > summary_.first_step ? &profile_ : nullptr;
     data::Batch batch;
     {
       const ops::Timed timed(profile, "data", "data", "forward");
       batch = session_.data().Next();
     }
+    for (const std::unique_ptr<Shadow>& shadow : session_.shadows()) {
+      if (!shadow->IsDue(step)) continue;
+      const double before = Progress::SteadySeconds();
+      shadow->Measure(batch, step);
+      start += Progress::SteadySeconds() - before;  // a measurement, like an evaluation, and no part of the step
+    }
     session_.health().BeforeStep(step);
     const StepResult result = session_.stepper().Compute(batch, step, profile);
-    session_.health().AfterStep(request_.communicator);
+    session_.health().AfterStep(step, request_.communicator);
     session_.health().Pause();
     if (const std::string reason = WhatBroke(result, options_); !reason.empty()) return Broke(step, reason, batch);
     const double rate = schedule_.At(step);
@@ -120,14 +126,22 @@ class Loop {
   }
 
   void ShowHealth(int64_t step) {
-    if (!log_ || session_.recipe().name.empty()) return;
-    const std::vector<std::string> lines = session_.health().Lines(step);
-    if (!quant_ && !lines.empty()) quant_.emplace(session_.folder().quant(), summary_.first_step);
-    for (const std::string& line : lines) quant_->Add(line);
-    log_->Extra(step, session_.health().TensorBoardScalars());
+    if (!log_) return;
+    for (const std::unique_ptr<Shadow>& shadow : session_.shadows()) {
+      if (shadow->IsDue(step)) Write(step, shadow->health());
+    }
+    if (session_.recipe().name.empty()) return;
+    Write(step, session_.health());
     for (const std::string& warning : session_.health().NewWarnings()) {
       request_.log.Warning("step {}: {}", step, warning);
     }
+  }
+
+  void Write(int64_t step, const HealthLog& health) {
+    const std::vector<std::string> lines = health.Lines(step);
+    if (!quant_ && !lines.empty()) quant_.emplace(session_.folder().quant(), summary_.first_step);
+    for (const std::string& line : lines) quant_->Add(line);
+    log_->Extra(step, health.TensorBoardScalars());
   }
 
   bool Broke(int64_t step, const std::string& reason, const data::Batch& batch) {
@@ -137,7 +151,9 @@ class Loop {
                                 reason,
                                 last_checkpoint_.empty() ? NewestCheckpoint() : last_checkpoint_.filename().string(),
                                 session_.recipe().name,
-                                options_.clip_threshold,
+                                request_.settings,
+                                options_,
+                                session_.health(),
                                 recent_};
     const std::string report = DivergenceReport(session_.stepper(), session_.parts(), batch, input);
     if (log_) {
@@ -238,6 +254,9 @@ void ShowDone(const TrainRequest& request, Session& session, const TrainSummary&
                        loop.tokens(), summary.first_loss, summary.last_loss,
                        summary.last_eval_loss > 0 ? fmt::format("   eval loss {:.3f}", summary.last_eval_loss) : "",
                        health.empty() ? "" : "   " + health, summary.bits.substr(0, 12)));
+  for (const std::unique_ptr<Shadow>& shadow : session.shadows()) {
+    if (shadow->has_measured()) log.Note(fmt::format("shadow    {}", shadow->Summary()));
+  }
   if (summary.last_eval_loss > 0) {
     const data::UnigramEntropy unigram =
         data::MeasureUnigram(request.settings, session.DataOptionsOf(session.options().eval_rows));

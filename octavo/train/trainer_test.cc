@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -106,6 +107,11 @@ class Training : public testing::Test {
       losses.push_back(nlohmann::json::parse(line)["learning/loss"].get<double>());
     }
     return losses;
+  }
+
+  std::string ReadAll(const std::string& name) const {
+    std::ifstream file(folder_ / name);
+    return {std::istreambuf_iterator<char>(file), {}};
   }
 
   TempFolder folder_;
@@ -231,8 +237,57 @@ TEST_F(Training, NumbersThatBreakStopTheRunWithAReport) {
   EXPECT_THAT(log_, HasSubstr(fmt::format("stopped   step {}: ", summary.steps)));
   EXPECT_THAT(log_, HasSubstr(fmt::format("last good checkpoint {}", summary.steps)));
   EXPECT_THAT(log_, HasSubstr("first     "));
-  EXPECT_THAT(log_, HasSubstr("replay    the same step without quantization: loss "));
+  EXPECT_THAT(log_, HasSubstr("replay    the same step: fp8_full loss "));
+  EXPECT_THAT(log_, HasSubstr(";   without quantization loss "));
   EXPECT_THAT(log_, HasSubstr("try       "));
+}
+
+// A weight-gradient operand that overflows: the report names the operand of the site, its format and its history.
+TEST_F(Training, TheReportNamesTheOperandOfABackwardProduct) {
+  Run("x", {"quantization=fp8_full", "learning_rate=1e30", "gradient_clipping_threshold=0"});
+  EXPECT_THAT(log_, HasSubstr("first     "));
+  EXPECT_THAT(log_, HasSubstr(" of 14 sites saturated above 0.1 %"));
+  EXPECT_THAT(log_, HasSubstr("replay    the same step: int8 loss "));
+}
+
+TEST_F(Training, ShadowsAreMeasuredAndChangeNothing) {
+  const Words words = {"quantization=int8", "quant_stats_period=2", "steps=5"};
+  const std::string bits = Run("x", words).bits;
+  Words more = words;
+  more.push_back("quant_shadow=[fp8_full,int4]");
+  EXPECT_EQ(Run("y", more).bits, bits);
+  EXPECT_EQ(Run("z", more, {.ranks = 2}).bits, bits);
+  EXPECT_TRUE(ReadAll("y/quant.jsonl") == ReadAll("z/quant.jsonl"));  // figures do not depend on ranks either
+  std::map<std::string, int> lines;
+  std::map<std::string, double> noise;  // of one operand
+  std::istringstream file(ReadAll("y/quant.jsonl"));
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    const std::string recipe = json.value("recipe", "int8");
+    ++lines[recipe + "@" + std::to_string(json["step"].get<int>())];
+    if (json["operand"] == "forward.lhs" && json["site"] == "decoder/layers_0/mlp/wo") {
+      noise[recipe] = json["sqnr_db"].get<double>();
+    }
+  }
+  // 14 sites with four operands each, in steps 0, 2 and 4.
+  for (const char* recipe : {"int8", "fp8_full", "int4"}) {
+    for (const char* step : {"0", "2", "4"}) EXPECT_EQ(lines[recipe + std::string("@") + step], 56) << recipe << step;
+  }
+  EXPECT_EQ(lines.size(), 9u);
+  EXPECT_GT(noise["int8"], noise["fp8_full"]);
+  EXPECT_GT(noise["fp8_full"], noise["int4"]);
+  EXPECT_THAT(log_, HasSubstr("shadow    fp8_full   loss of step 4 "));
+  EXPECT_THROW(Run("e", {"quant_shadow=int9"}), Error);
+}
+
+// As many layers as one likes: few lines.
+TEST_F(Training, WarningsAreMerged) {
+  Run("x", {"quantization=int4", "base_num_decoder_layers=4", "steps=2"});
+  size_t warnings = 0;
+  for (size_t at = 0; (at = log_.find("warning: ", at)) != std::string::npos; ++at) ++warnings;
+  EXPECT_GT(warnings, 0u);
+  EXPECT_LE(warnings, 8u) << log_;
+  EXPECT_THAT(log_, HasSubstr(" sites: flushed to zero up to "));
 }
 
 TEST_F(Training, EvaluatesAndStopsAtTheTarget) {
