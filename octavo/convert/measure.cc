@@ -1,0 +1,57 @@
+#include "octavo/convert/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "octavo/base/check.h"
+#include "octavo/quant/quantize_run.h"
+#include "octavo/weights/convert_floats.h"
+
+namespace octavo::convert {
+namespace {
+
+constexpr int64_t kChunk = 4096;
+constexpr double kExact = 999;
+
+struct Sums {
+  double signal = 0, noise = 0, largest = 0;
+};
+
+Tensor AsF32(const Tensor& tensor) {
+  return tensor.dtype() == DType::kF32 ? tensor.Contiguous() : weights::ConvertFloats(tensor, DType::kF32).Contiguous();
+}
+
+}  // namespace
+
+CodesError MeasureCodes(const Tensor& floats, const QArray& codes, ThreadPool& pool, kernels::Isa isa) {
+  OCTAVO_CHECK(floats.size() == codes.qvalue.size());
+  kernels::Workspace workspace;
+  kernels::Arena arena;
+  const Tensor decoded = AsF32(quant::Dequantize(quant::Run{pool, isa, workspace, arena}, codes)),
+               exact = AsF32(floats);
+  const std::span<const float> a = exact.Values<float>(), b = decoded.Values<float>();
+  const int64_t size = exact.size(), chunks = (size + kChunk - 1) / kChunk;
+  std::vector<Sums> sums(static_cast<size_t>(chunks));
+  pool.ParallelFor(chunks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      Sums& sum = sums[static_cast<size_t>(chunk)];
+      for (int64_t i = chunk * kChunk; i < std::min(size, (chunk + 1) * kChunk); ++i) {
+        const double value = a[static_cast<size_t>(i)], error = value - b[static_cast<size_t>(i)];
+        sum.signal += value * value;
+        sum.noise += error * error;
+        sum.largest = std::max(sum.largest, std::abs(error));
+      }
+    }
+  });
+  Sums total;
+  for (const Sums& sum : sums) {
+    total.signal += sum.signal;
+    total.noise += sum.noise;
+    total.largest = std::max(total.largest, sum.largest);
+  }
+  const bool exactly = total.noise == 0 || total.signal == 0;
+  return {exactly ? kExact : 10 * std::log10(total.signal / total.noise), total.largest};
+}
+
+}  // namespace octavo::convert
