@@ -1,0 +1,47 @@
+// The routes of `octavo serve`: OpenAI's API and what stands beside it. Puts requests, generations and metrics
+// together; owns no socket. docs/howto/serve.md lists every route and field.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "octavo/engine/service.h"
+#include "octavo/server/api_options.h"
+#include "octavo/server/http.h"
+#include "octavo/server/metrics.h"
+#include "octavo/server/model_context.h"
+#include "octavo/server/router.h"
+
+namespace octavo::server {
+
+class Api {
+ public:
+  // The service must outlive the API, the API the router. Throws the TemplateError of a chat template that is not
+  // understood.
+  Api(engine::Service& service, ApiOptions options);
+
+  void AddRoutes(Router& router);
+  // From now on /health says so and new requests get 503.
+  void BeginDrain() { draining_ = true; }
+  // For the number of open connections in /metrics.
+  void set_connections(std::function<int64_t()> connections) { connections_ = std::move(connections); }
+
+ private:
+  using Answer = const std::shared_ptr<Exchange>&;
+  void Health(Answer exchange) const;
+  void Models(Answer exchange) const;
+  void Model(Answer exchange) const;
+  void Generate(Answer exchange, bool chat, const Access& access);
+  void Tokenize(Answer exchange) const;
+  void Detokenize(Answer exchange) const;
+  void ApplyTemplate(Answer exchange) const;
+  void Version(Answer exchange) const;
+
+  ModelContext context_;
+  Metrics metrics_;
+  std::atomic<bool> draining_{false};
+  std::function<int64_t()> connections_ = [] { return int64_t{0}; };
+};
+
+}  // namespace octavo::server

@@ -1,0 +1,383 @@
+// Routes without sockets, over a service that repeats the prompt: exact fields of every answer.
+#include "octavo/server/api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "octavo/server/server_test_support.h"
+
+namespace octavo::server {
+namespace {
+
+using nlohmann::json;
+
+std::string ErrorOf(const HttpResponse& response) {
+  const json error = json::parse(response.body).at("error");
+  const auto text = [&](const char* key) { return error.at(key).is_null() ? "-" : error.at(key).get<std::string>(); };
+  EXPECT_FALSE(error.at("message").get<std::string>().empty());
+  return fmt::format("{} {} {} {}", response.status, text("type"), text("code"), text("param"));
+}
+
+const std::string* FindHeader(const HttpResponse& response, std::string_view name) {
+  for (const auto& header : response.headers) {
+    if (header.first == name) return &header.second;
+  }
+  return nullptr;
+}
+
+TEST(Api, HealthModelsVersion) {
+  engine::MockOptions mock;
+  mock.adapters = {"helper"};
+  TestApi api(mock);
+  EXPECT_EQ(api.Get("/health").body, "{\"status\":\"ok\"}\n");
+  EXPECT_EQ(api.Get("/v1/health").status, 200);
+  const json models = api.Json(api.Get("/v1/models"));
+  EXPECT_EQ(models["object"], "list");
+  ASSERT_EQ(models["data"].size(), 2u);
+  const json& first = models["data"][0];
+  EXPECT_EQ(first["id"], "mock");
+  EXPECT_EQ(first["object"], "model");
+  EXPECT_EQ(first["owned_by"], "octavo");
+  EXPECT_EQ(first["max_model_len"], 4096);
+  EXPECT_TRUE(first["created"].is_number_integer());
+  for (const char* key : {"n_params", "size", "quantization"}) EXPECT_TRUE(first["meta"].contains(key)) << key;
+  EXPECT_EQ(models["data"][1]["id"], "helper");
+  EXPECT_EQ(models["data"][1]["parent"], "mock");
+  EXPECT_EQ(api.Json(api.Get("/v1/models/helper"))["id"], "helper");
+  EXPECT_EQ(ErrorOf(api.Get("/v1/models/other")), "404 not_found_error model_not_found model");
+  EXPECT_TRUE(api.Json(api.Get("/version")).contains("version"));
+}
+
+TEST(Api, UnknownPathsAndMethods) {
+  TestApi api;
+  EXPECT_EQ(ErrorOf(api.Get("/v2/models")), "404 not_found_error - -");
+  const HttpResponse wrong = api.Get("/v1/completions");
+  EXPECT_EQ(ErrorOf(wrong), "405 invalid_request_error - -");
+  ASSERT_NE(FindHeader(wrong, "Allow"), nullptr);
+  EXPECT_EQ(*FindHeader(wrong, "Allow"), "POST");
+  EXPECT_EQ(
+      ErrorOf(api.Ask(
+          {.method = "POST", .path = "/v1/completions", .headers = {{"Content-Type", "text/plain"}}, .body = "{}"})),
+      "415 invalid_request_error - -");
+  EXPECT_EQ(api.Ask({.method = "POST",
+                     .path = "/v1/completions",
+                     .headers = {{"Content-Type", "application/json; charset=utf-8"}},
+                     .body = R"({"prompt":"ab"})"})
+                .status,
+            200);
+}
+
+TEST(Api, CompletionHasExactlyTheFieldsOfTheApi) {
+  TestApi api;
+  const json answer = api.Json(api.Post("/v1/completions", R"({"model":"mock","prompt":"abc","max_tokens":5})"));
+  std::vector<std::string> keys;
+  for (const auto& item : answer.items()) keys.push_back(item.key());
+  EXPECT_THAT(keys, testing::UnorderedElementsAre("id", "object", "created", "model", "system_fingerprint", "choices",
+                                                  "usage"));
+  EXPECT_TRUE(answer["id"].get<std::string>().starts_with("cmpl-"));
+  EXPECT_EQ(answer["object"], "text_completion");
+  EXPECT_EQ(answer["model"], "mock");
+  EXPECT_EQ(answer["choices"].dump(), R"([{"finish_reason":"length","index":0,"logprobs":null,"text":"abcab"}])");
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 5);
+  EXPECT_EQ(answer["usage"]["total_tokens"].get<int>(),
+            answer["usage"]["prompt_tokens"].get<int>() + answer["usage"]["completion_tokens"].get<int>());
+  EXPECT_TRUE(answer["usage"]["prompt_tokens_details"].contains("cached_tokens"));
+}
+
+TEST(Api, PromptsOfEveryFormAndSeveralSamples) {
+  TestApi api;
+  const auto texts = [&](const std::string& body) {
+    std::vector<std::string> result;
+    const json answer = api.Json(api.Post("/v1/completions", body));
+    for (size_t i = 0; i < answer["choices"].size(); ++i) {
+      EXPECT_EQ(answer["choices"][i]["index"], i);
+      result.push_back(answer["choices"][i]["text"]);
+    }
+    return result;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(texts(R"({"prompt":["ab","xyz"],"max_tokens":4})"), ElementsAre("abab", "xyzx"));
+  EXPECT_THAT(texts(R"({"prompt":[97,98],"max_tokens":3})"), ElementsAre("aba"));
+  EXPECT_THAT(texts(R"({"prompt":[[97],[98,99]],"max_tokens":3})"), ElementsAre("aaa", "bcb"));
+  EXPECT_THAT(texts(R"({"prompt":["ab","cd"],"max_tokens":2,"n":2})"), ElementsAre("ab", "ba", "cd", "dc"));
+  EXPECT_THAT(texts(R"({"prompt":"abc","max_tokens":9,"stop":"ca"})"), ElementsAre("ab"));
+  EXPECT_THAT(texts(R"({"prompt":"abc","max_tokens":9,"stop":["zz","bc"]})"), ElementsAre("a"));
+  EXPECT_THAT(texts(R"({"prompt":"abc","max_tokens":2,"echo":true})"), ElementsAre("abcab"));
+}
+
+TEST(Api, LogprobsOfCompletionsAsTheHarnessReadsThem) {
+  TestApi api;
+  const json answer = api.Json(api.Post(
+      "/v1/completions",
+      R"({"model":"mock","prompt":[[104,105,33]],"temperature":0,"max_tokens":1,"logprobs":1,"seed":1234,"echo":true})"));
+  const json& logprobs = answer["choices"][0]["logprobs"];
+  EXPECT_EQ(answer["choices"][0]["text"], "hi!h");
+  EXPECT_EQ(logprobs["tokens"].dump(), R"(["h","i","!","h"])");
+  EXPECT_EQ(logprobs["token_logprobs"].dump(), "[null,-0.25,-0.25,-0.5]");
+  EXPECT_EQ(logprobs["text_offset"].dump(), "[0,1,2,3]");
+  ASSERT_EQ(logprobs["top_logprobs"].size(), 4u);
+  EXPECT_TRUE(logprobs["top_logprobs"][0].is_null());
+  EXPECT_EQ(logprobs["top_logprobs"][3].size(), 1u);
+  const json none = api.Json(api.Post("/v1/completions", R"({"prompt":"ab","max_tokens":0,"echo":true,"logprobs":0})"));
+  EXPECT_EQ(none["choices"][0]["text"], "ab");
+  EXPECT_EQ(none["choices"][0]["logprobs"]["tokens"].size(), none["usage"]["prompt_tokens"].get<size_t>());
+}
+
+TEST(Api, ChatGoesThroughTheTemplate) {
+  TestApi api;
+  const json answer = api.Json(api.Post(
+      "/v1/chat/completions",
+      R"({"model":"mock","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":8,"max_tokens":3})"));
+  EXPECT_TRUE(answer["id"].get<std::string>().starts_with("chatcmpl-"));
+  EXPECT_EQ(answer["object"], "chat.completion");
+  EXPECT_EQ(
+      answer["choices"].dump(),
+      R"([{"finish_reason":"length","index":0,"logprobs":null,"message":{"content":"<user>hi","refusal":null,"role":"assistant"}}])");
+  const json parts = api.Json(api.Post(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],"max_tokens":9})"));
+  EXPECT_EQ(parts["choices"][0]["message"]["content"], "<user>a\nb");
+  EXPECT_EQ(api.Json(api.Post("/apply-template",
+                              R"({"messages":[{"role":"developer","content":"x"},{"role":"user","content":"y"}]})"))
+                .dump(),
+            R"({"prompt":"<system>x</system><user>y</user><assistant>"})");
+  EXPECT_EQ(
+      api
+          .Json(api.Post(
+              "/apply-template",
+              R"({"messages":[{"role":"user","content":"y"},{"role":"assistant","content":"z"}],"continue_final_message":true})"))
+          .dump(),
+      R"({"prompt":"<user>y</user><assistant>z"})");
+}
+
+TEST(Api, ChatLogprobsAndTokenIds) {
+  TestApi api;
+  const json answer = api.Json(api.Post(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"logprobs":true,"top_logprobs":2,"return_token_ids":true})"));
+  const json& content = answer["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 1u);
+  EXPECT_EQ(content[0]["token"], "<");
+  EXPECT_EQ(content[0]["bytes"].dump(), "[60]");
+  EXPECT_EQ(content[0]["logprob"], -0.5);
+  ASSERT_EQ(content[0]["top_logprobs"].size(), 2u);
+  EXPECT_TRUE(content[0]["top_logprobs"][1].contains("bytes"));
+  EXPECT_EQ(answer["choices"][0]["token_ids"].dump(), "[60]");
+  EXPECT_EQ(answer["prompt_token_ids"].size(), answer["usage"]["prompt_tokens"].get<size_t>());
+}
+
+TEST(Api, StreamOfChat) {
+  TestApi api;
+  const HttpResponse response = api.Post(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":8,"stream":true,"stream_options":{"include_usage":true}})");
+  EXPECT_EQ(response.content_type, "text/event-stream");
+  bool done = false;
+  const std::vector<json> chunks = TestApi::Chunks(response.body, &done);
+  EXPECT_TRUE(done);
+  ASSERT_GE(chunks.size(), 4u);
+  EXPECT_EQ(chunks[0]["object"], "chat.completion.chunk");
+  EXPECT_EQ(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+  std::string text;
+  for (const json& chunk : chunks) {
+    EXPECT_EQ(chunk["id"], chunks[0]["id"]);
+    if (!chunk["choices"].empty()) text += chunk["choices"][0]["delta"].value("content", "");
+  }
+  EXPECT_EQ(text, "<user>hi");
+  const json& last = chunks[chunks.size() - 2]["choices"][0];
+  EXPECT_EQ(last["delta"].dump(), "{}");
+  EXPECT_EQ(last["finish_reason"], "length");
+  EXPECT_TRUE(chunks.back()["choices"].empty());
+  EXPECT_EQ(chunks.back()["usage"]["completion_tokens"], 8);
+}
+
+TEST(Api, UsageOnlyIfAsked) {
+  TestApi api;
+  const HttpResponse response = api.Post("/v1/completions", R"({"prompt":"abc","max_tokens":4,"stream":true})");
+  std::string text;
+  for (const json& chunk : TestApi::Chunks(response.body)) {
+    EXPECT_FALSE(chunk.contains("usage"));
+    ASSERT_EQ(chunk["choices"].size(), 1u);
+    text += chunk["choices"][0]["text"];
+  }
+  EXPECT_EQ(text, "abca");
+}
+
+TEST(Api, AStreamNeverCutsACharacter) {
+  TestApi api;
+  const HttpResponse response = api.Post("/v1/completions", R"({"prompt":"aé😀","max_tokens":21,"stream":true})");
+  std::string text;
+  for (const json& chunk : TestApi::Chunks(response.body)) text += chunk["choices"][0]["text"];
+  EXPECT_EQ(text, "aé😀aé😀aé😀");
+}
+
+TEST(Api, UnknownFieldsAreNamedOrRefused) {
+  TestApi api;
+  const std::string body = R"({"prompt":"ab","max_tokens":1,"user":"me","frobnicate":1})";
+  const HttpResponse response = api.Post("/v1/completions", body);
+  EXPECT_EQ(response.status, 200);
+  ASSERT_NE(FindHeader(response, "x-octavo-ignored"), nullptr);
+  EXPECT_EQ(*FindHeader(response, "x-octavo-ignored"), "user, frobnicate");
+  const HttpResponse split = api.Post("/v1/completions", R"({"prompt":"ab","max_tokens":1,"x\r\nSet-Cookie: a=b":1})");
+  EXPECT_EQ(*FindHeader(split, "x-octavo-ignored"), "x??Set-Cookie:?a=b");
+  ApiOptions options = TestApi::DefaultOptions();
+  options.strict_request = true;
+  TestApi strict({}, options);
+  EXPECT_EQ(ErrorOf(strict.Post("/v1/completions", body)), "400 invalid_request_error unknown_field user");
+}
+
+TEST(Api, WhatIsRefusedNamesTheField) {
+  TestApi api;
+  const std::pair<const char*, const char*> completions[] = {
+      {"", "400 invalid_request_error - -"},
+      {"[]", "400 invalid_request_error - -"},
+      {"{", "400 invalid_request_error - -"},
+      {R"({"prompt":"a","prompt":"b"})", "400 invalid_request_error - -"},
+      {R"({"prompt":"a"} x)", "400 invalid_request_error - -"},
+      {"{\"prompt\":\"\xff\"}", "400 invalid_request_error - -"},
+      {R"({})", "400 invalid_request_error invalid_value prompt"},
+      {R"({"prompt":[]})", "400 invalid_request_error invalid_value prompt"},
+      {R"({"prompt":[[]]})", "400 invalid_request_error invalid_value prompt"},
+      {R"({"prompt":[1,"a"]})", "400 invalid_request_error invalid_value prompt"},
+      {R"({"prompt":[100000]})", "400 invalid_request_error invalid_value prompt"},
+      {R"({"prompt":{}})", "400 invalid_request_error invalid_value prompt"},
+      {R"({"prompt":"a","suffix":"b"})", "400 invalid_request_error unsupported_value suffix"},
+      {R"({"prompt":"a","best_of":3})", "400 invalid_request_error unsupported_value best_of"},
+      {R"({"prompt":"a","model":"gpt"})", "404 not_found_error model_not_found model"},
+      {R"({"prompt":"a","stop":[""]})", "400 invalid_request_error invalid_value stop"},
+      {R"({"prompt":"a","stream_options":{}})", "400 invalid_request_error invalid_value stream_options"},
+      {R"({"prompt":"a","logit_bias":{"x":1}})", "400 invalid_request_error invalid_value logit_bias"},
+      {R"({"prompt":"a","logit_bias":{"5":101}})", "400 invalid_request_error invalid_value logit_bias.5"},
+      {R"({"prompt":"a","grammar":"x"})", "400 invalid_request_error unsupported_value grammar"},
+      {R"({"prompt":"a","guided_json":{}})", "400 invalid_request_error unsupported_value guided_json"},
+      {R"({"prompt":"a","max_tokens":4096})", "400 invalid_request_error context_length_exceeded max_tokens"},
+  };
+  for (const auto& [body, expected] : completions) {
+    EXPECT_EQ(ErrorOf(api.Post("/v1/completions", body)), expected) << body;
+  }
+  const std::pair<const char*, const char*> chats[] = {
+      {R"({})", "400 invalid_request_error invalid_value messages"},
+      {R"({"messages":[]})", "400 invalid_request_error invalid_value messages"},
+      {R"({"messages":[{"role":"user"}]})", "400 invalid_request_error invalid_value messages[0].content"},
+      {R"({"messages":[{"role":"root","content":"x"}]})", "400 invalid_request_error invalid_value messages[0].role"},
+      {R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/"}}]}]})",
+       "400 invalid_request_error unsupported_value messages[0].content[0].type"},
+      {R"({"messages":[{"role":"user","content":"x"}],"top_logprobs":2})",
+       "400 invalid_request_error invalid_value top_logprobs"},
+      {R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"messages":[]}})",
+       "400 invalid_request_error invalid_value chat_template_kwargs.messages"},
+      {R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"bos_token":"x"}})",
+       "400 invalid_request_error invalid_value chat_template_kwargs.bos_token"},
+      {R"({"messages":[{"role":"user","content":"x"}],"tool_choice":"required"})",
+       "400 invalid_request_error invalid_value tool_choice"},
+      {R"({"messages":[{"role":"user","content":"x"}],"response_format":{"type":"xml"}})",
+       "400 invalid_request_error unsupported_value response_format.type"},
+      {R"({"messages":[{"role":"user","content":"x"}],"continue_final_message":true})",
+       "400 invalid_request_error invalid_value continue_final_message"},
+      {R"({"messages":[{"role":"user","content":"x"}],"functions":[]})",
+       "400 invalid_request_error unsupported_value functions"},
+  };
+  for (const auto& [body, expected] : chats) {
+    EXPECT_EQ(ErrorOf(api.Post("/v1/chat/completions", body)), expected) << body;
+  }
+}
+
+TEST(Api, DeepJsonIsRefused) {
+  TestApi api;
+  const std::string deep(1000000, '[');
+  EXPECT_EQ(ErrorOf(api.Post("/v1/completions", R"({"prompt":)" + deep)), "400 invalid_request_error - -");
+}
+
+TEST(Api, FullQueueStoppingAndFaults) {
+  engine::MockOptions mock;
+  mock.slots = 1;
+  mock.max_queue = 1;
+  mock.retry_seconds = 300;
+  mock.poison_token = '!';
+  TestApi api(mock);
+  const HttpResponse fault = api.Post("/v1/completions", R"({"prompt":"a!","max_tokens":9})");
+  EXPECT_EQ(ErrorOf(fault), "500 server_error nan_logits -");
+  EXPECT_EQ(*FindHeader(fault, "x-should-retry"), "false");
+  const HttpResponse cut = api.Post("/v1/completions", R"({"prompt":"a!","max_tokens":9,"stream":true})");
+  EXPECT_EQ(cut.status, 200);
+  EXPECT_EQ(TestApi::Chunks(cut.body).back()["error"]["code"], "nan_logits");
+
+  api.service.Pause();
+  std::vector<std::shared_ptr<FakeExchange>> waiting;
+  HttpResponse busy;
+  for (int i = 0; i < 4 && busy.status != 429; ++i) {
+    HttpRequest request{.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"ab","max_tokens":2})"};
+    waiting.push_back(std::make_shared<FakeExchange>(request));
+    api.router.Answer(waiting.back());
+    if (i >= 1) busy = waiting.back()->posted() ? busy : waiting.back()->Wait();
+  }
+  EXPECT_EQ(ErrorOf(busy), "429 rate_limit_error queue_full -");
+  EXPECT_EQ(*FindHeader(busy, "Retry-After"), "60");  // never longer
+  api.service.Resume();
+  for (size_t i = 0; i + 1 < waiting.size(); ++i) EXPECT_EQ(waiting[i]->Wait().status, 200);
+
+  api.api.BeginDrain();
+  EXPECT_EQ(ErrorOf(api.Get("/health")), "503 unavailable_error draining -");
+  const HttpResponse late = api.Post("/v1/completions", R"({"prompt":"ab"})");
+  EXPECT_EQ(ErrorOf(late), "503 unavailable_error draining -");
+  EXPECT_NE(FindHeader(late, "Retry-After"), nullptr);
+}
+
+TEST(Api, AClientThatLeavesFreesItsSlot) {
+  TestApi api;
+  api.service.Pause();
+  HttpRequest request{.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"ab","max_tokens":4000})"};
+  const auto exchange = std::make_shared<FakeExchange>(request);
+  api.router.Answer(exchange);
+  exchange->Leave();
+  api.service.Resume();
+  while (api.service.Stats().cancelled == 0) std::this_thread::yield();
+  EXPECT_EQ(api.service.Stats().cancelled, 1);
+  while (api.service.Stats().running + api.service.Stats().waiting > 0) std::this_thread::yield();
+}
+
+TEST(Api, PingsWhileNothingComes) {
+  TestApi api;
+  api.service.Pause();
+  HttpRequest request{.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"ab","stream":true})"};
+  const auto exchange = std::make_shared<FakeExchange>(request);
+  api.router.Answer(exchange);
+  exchange->Tick();
+  EXPECT_EQ(exchange->pieces().back(), ": ping\n\n");
+  api.service.Resume();
+  EXPECT_TRUE(exchange->Wait().body.ends_with("data: [DONE]\n\n"));
+}
+
+TEST(Api, TokenRoutes) {
+  TestApi api;
+  EXPECT_EQ(api.Json(api.Post("/tokenize", R"({"content":"hi"})")).dump(),
+            R"({"count":2,"max_model_len":4096,"tokens":[104,105]})");
+  EXPECT_EQ(api.Json(api.Post("/tokenize", R"({"content":"h","with_pieces":true})"))["tokens"].dump(),
+            R"([{"id":104,"piece":"h"}])");
+  EXPECT_EQ(api.Json(api.Post("/tokenize", R"({"messages":[{"role":"user","content":"x"}]})"))["count"], 25);
+  EXPECT_EQ(api.Json(api.Post("/detokenize", R"({"tokens":[104,105]})"))["content"], "hi");
+  EXPECT_EQ(ErrorOf(api.Post("/detokenize", R"({"tokens":[-1]})")), "400 invalid_request_error invalid_value tokens");
+  EXPECT_EQ(ErrorOf(api.Post("/tokenize", R"({})")), "400 invalid_request_error invalid_value content");
+}
+
+TEST(Api, MetricsCountWhatHappened) {
+  TestApi api;
+  api.Post("/v1/completions", R"({"prompt":"abc","max_tokens":5})");
+  api.Post("/v1/completions", R"({"prompt":1})");
+  const std::string text = api.Get("/metrics").body;
+  for (const char* line :
+       {"octavo_generation_tokens_total 5\n", "octavo_request_success_total{finished_reason=\"length\"} 1\n",
+        "octavo_request_rejected_total{reason=\"invalid\"} 1\n", "octavo_num_requests_running 0\n",
+        "octavo_time_to_first_token_seconds_count 1\n", "octavo_inter_token_latency_seconds_count 4\n",
+        "octavo_request_generation_tokens_bucket{le=\"5\"} 1\n", "octavo_kv_cache_usage_perc "}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
+  ApiOptions options = TestApi::DefaultOptions();
+  options.metrics_prefix = "vllm:";
+  EXPECT_NE(TestApi({}, options).Get("/metrics").body.find("\nvllm:num_requests_waiting 0\n"), std::string::npos);
+  options.metrics_prefix = "jetstream_";
+  EXPECT_NE(TestApi({}, options).Get("/metrics").body.find("\njetstream_prefill_backlog_size 0\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace octavo::server

@@ -1,0 +1,762 @@
+// The one translation unit that includes Boost.Beast, whose headers take longer to compile than the rest of the folder.
+// Beast parses requests; answers are written by hand, they are simple.
+#include "octavo/server/http_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "octavo/base/error.h"
+
+namespace octavo::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using Failure = boost::system::error_code;
+using Socket = asio::basic_stream_socket<asio::generic::stream_protocol>;
+using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
+using Seconds = std::chrono::duration<double>;
+
+constexpr size_t kReadBytes = 4096;
+constexpr double kLingerSeconds = 2;
+constexpr size_t kLingerBytes = size_t{4} << 20;
+
+bool IsSocketPath(const std::string& host) { return host.ends_with(".sock"); }
+
+std::string AddressOf(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof(text));
+  } else if (address->sa_family == AF_INET6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof(text));
+  } else {
+    return "unix";
+  }
+  // An IPv4 client of an IPv6 socket is the same client.
+  const std::string_view found = text;
+  return std::string(found.starts_with("::ffff:") ? found.substr(7) : found);
+}
+
+bool IsLoopback(std::string_view address) {
+  return address == "unix" || address == "::1" || address.starts_with("127.");
+}
+
+}  // namespace
+
+class Connection;
+
+struct HttpServer::Core : std::enable_shared_from_this<HttpServer::Core> {
+  Core(const HttpOptions& given, HttpHandler& answers)
+      : options(given), handler(answers), workers(static_cast<size_t>(std::max(given.workers, 1))) {}
+
+  void Listen();
+  void BindSocketPath();
+  void Accept();
+  void Accepted(Socket socket);
+  void WaitForSignal();
+  void Remove(Connection* connection);
+  void EndIfEmpty();
+  // False after the end: what runs late must not keep connections alive in a queue that nobody empties.
+  bool PostWork(std::function<void()> job) {
+    const std::lock_guard lock(post_mutex);
+    if (ended) return false;
+    asio::post(io, std::move(job));
+    return true;
+  }
+
+  HttpOptions options;
+  HttpHandler& handler;
+  asio::io_context io{1};
+  asio::executor_work_guard<asio::io_context::executor_type> guard{io.get_executor()};
+  asio::thread_pool workers;
+  Acceptor acceptor{io};
+  asio::steady_timer accept_timer{io};
+  asio::signal_set signals{io};
+  std::function<void(int)> on_signal;
+  int signal_count = 0;
+  int bound_port = 0;
+  bool closing = false;
+  std::set<Connection*> connections;  // network thread
+  std::map<std::string, int> per_address;
+  std::atomic<int64_t> connection_count{0};
+  std::mutex post_mutex;
+  bool ended = false;
+};
+
+// One client. Everything runs on the network's thread.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Core = HttpServer::Core;
+
+  Connection(std::shared_ptr<Core> core, Socket socket, std::string peer)
+      : core_(std::move(core)),
+        socket_(std::move(socket)),
+        peer_(std::move(peer)),
+        deadline_(core_->io),
+        stalled_(core_->io),
+        tick_(core_->io),
+        buffer_(core_->options.header_bytes + (size_t{128} << 10)) {}
+
+  const std::string& peer() const { return peer_; }
+  const std::shared_ptr<Core>& core() const { return core_; }
+
+  void ReadRequest();
+  void Cut();
+  // At the server's end: an idle connection is cut, another ends after its answer.
+  void EndSoon() {
+    if (state_ == State::kIdle || (state_ == State::kReading && !heard_)) return Cut();
+    keep_ = false;
+  }
+
+  // The methods of an exchange. Those of an earlier one are ignored.
+  void Send(uint64_t serial, const HttpResponse& response);
+  void Start(uint64_t serial, const HttpResponse& head);
+  void Write(uint64_t serial, const std::string& piece);
+  void Finish(uint64_t serial);
+  void OnClosed(uint64_t serial, std::function<void()> closed);
+  void Every(uint64_t serial, double seconds, std::function<void()> work);
+
+ private:
+  enum class State : uint8_t { kReading, kAnswering, kIdle, kLingering, kCut };
+
+  bool Current(uint64_t serial) const { return state_ == State::kAnswering && serial == serial_ && !finished_; }
+  void SetDeadline(double seconds);
+  void OnHeader(Failure failure);
+  void OnBody(Failure failure);
+  void OnReadFailure(Failure failure);
+  std::string ReadHead();
+  void Refuse(int status, std::string_view reason);
+  void BeginAnswer();
+  void Ready();
+  void Watch();
+  void Append(std::string_view bytes);
+  void Flush();
+  void WriteSome();
+  void Complete();
+  void Linger(size_t left);
+
+  std::shared_ptr<Core> core_;
+  Socket socket_;
+  std::string peer_;
+  asio::steady_timer deadline_, stalled_, tick_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  HttpRequest request_;
+  Headers extra_;  // of the answer
+  std::function<void()> on_closed_;
+  std::string out_, inflight_;
+  size_t sent_ = 0;
+  uint64_t serial_ = 0;
+  State state_ = State::kReading;
+  bool heard_ = false;        // a byte of the request has come
+  bool timed_out_ = false;    // the deadline passed while reading
+  bool keep_ = true;          // the connection outlives the answer
+  bool head_only_ = false;    // HEAD
+  bool streaming_ = false;    // the answer comes in pieces
+  bool chunks_known_ = true;  // by the client
+  bool watching_ = false;
+  bool writing_ = false;
+  bool finished_ = false;  // the answer is complete, but for writing it
+  bool body_left_ = false;
+};
+
+namespace {
+
+class ConnectionExchange : public Exchange {
+ public:
+  ConnectionExchange(std::shared_ptr<Connection> connection, uint64_t serial, HttpRequest request)
+      : connection_(std::move(connection)), serial_(serial), request_(std::move(request)) {}
+
+  ~ConnectionExchange() override {
+    if (answered_) return;
+    const std::shared_ptr<Connection> connection = connection_;
+    const uint64_t serial = serial_;
+    connection->core()->PostWork([connection, serial] {
+      connection->Send(serial, connection->core()->handler.Refuse(500, "the request was dropped without an answer"));
+    });
+  }
+
+  const HttpRequest& request() const override { return request_; }
+  void Send(HttpResponse response) override {
+    answered_ = true;
+    Run([response = std::move(response)](Connection& c, uint64_t serial) { c.Send(serial, response); });
+  }
+  void Start(HttpResponse head) override {
+    answered_ = true;
+    Run([head = std::move(head)](Connection& c, uint64_t serial) { c.Start(serial, head); });
+  }
+  void Write(std::string piece) override {
+    Run([piece = std::move(piece)](Connection& c, uint64_t serial) { c.Write(serial, piece); });
+  }
+  void Finish() override {
+    Run([](Connection& c, uint64_t serial) { c.Finish(serial); });
+  }
+  void Post(std::function<void()> work) override {
+    connection_->core()->PostWork([connection = connection_, work = std::move(work)] { work(); });
+  }
+  void Every(double seconds, std::function<void()> work) override {
+    Run([seconds, work = std::move(work)](Connection& c, uint64_t serial) { c.Every(serial, seconds, work); });
+  }
+  void OnClosed(std::function<void()> closed) override {
+    Run([closed = std::move(closed)](Connection& c, uint64_t serial) { c.OnClosed(serial, closed); });
+  }
+
+ private:
+  template <typename F>
+  void Run(F&& action) {
+    const auto executor = connection_->core()->io.get_executor();
+    if (executor.running_in_this_thread()) return action(*connection_, serial_);
+    connection_->core()->PostWork([connection = connection_, serial = serial_, action = std::forward<F>(action)] {
+      action(*connection, serial);
+    });
+  }
+
+  std::shared_ptr<Connection> connection_;
+  uint64_t serial_;
+  HttpRequest request_;
+  std::atomic<bool> answered_{false};
+};
+
+}  // namespace
+
+void Connection::SetDeadline(double seconds) {
+  deadline_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(Seconds(seconds)));
+  deadline_.async_wait([self = shared_from_this()](Failure failure) {
+    if (failure || self->state_ == State::kCut || self->state_ == State::kAnswering) return;
+    if (self->state_ != State::kReading || !self->heard_) return self->Cut();
+    self->timed_out_ = true;
+    Failure ignored;
+    self->socket_.cancel(ignored);
+  });
+}
+
+void Connection::ReadRequest() {
+  state_ = State::kReading;
+  timed_out_ = finished_ = body_left_ = false;
+  heard_ = buffer_.size() > 0;
+  extra_.clear();
+  keep_ = !core_->closing;
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(core_->options.header_bytes));
+  parser_->body_limit(core_->options.body_bytes);
+  SetDeadline(core_->options.request_seconds);
+  if (heard_) {
+    http::async_read_header(socket_, buffer_, *parser_,
+                            [self = shared_from_this()](Failure failure, size_t) { self->OnHeader(failure); });
+    return;
+  }
+  // The first byte is awaited on its own: only a client that has begun a request is told that it was too slow.
+  socket_.async_read_some(buffer_.prepare(kReadBytes), [self = shared_from_this()](Failure failure, size_t count) {
+    if (failure || self->state_ == State::kCut) return self->Cut();
+    self->buffer_.commit(count);
+    self->heard_ = true;
+    http::async_read_header(self->socket_, self->buffer_, *self->parser_,
+                            [self](Failure problem, size_t) { self->OnHeader(problem); });
+  });
+}
+
+void Connection::OnReadFailure(Failure failure) {
+  if (timed_out_) return Refuse(408, "the request took longer than the time allowed for it");
+  if (failure == http::error::header_limit || failure == http::error::buffer_overflow) {
+    return Refuse(431, fmt::format("more than {} bytes of headers", core_->options.header_bytes));
+  }
+  if (failure == http::error::body_limit) {
+    return Refuse(413, fmt::format("a body of more than {} bytes", core_->options.body_bytes));
+  }
+  if (failure == http::error::end_of_stream || failure == http::error::partial_message ||
+      failure.category() != http::make_error_code(http::error::bad_method).category()) {
+    return Cut();
+  }
+  Refuse(400, fmt::format("not HTTP: {}", failure.message()));
+}
+
+// Copies the head out of the parser. Returns what is wrong with it, if anything.
+std::string Connection::ReadHead() {
+  const auto& message = parser_->get();
+  request_ = HttpRequest{};
+  request_.peer = peer_;
+  request_.method = std::string(message.method_string());
+  request_.chunks_known = chunks_known_ = message.version() >= 11;
+  head_only_ = request_.method == "HEAD";
+  keep_ = keep_ && message.keep_alive();
+  int hosts = 0, lengths = 0, encodings = 0, keys = 0;
+  std::string encoding;
+  for (const auto& field : message) {
+    request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+    hosts += field.name() == http::field::host;
+    lengths += field.name() == http::field::content_length;
+    keys += field.name() == http::field::authorization || field.name() == http::field::origin;
+    if (field.name() == http::field::transfer_encoding) {
+      ++encodings;
+      encoding = std::string(field.value());
+    }
+  }
+  if (encodings > 1 || (encodings == 1 && !EqualIgnoringCase(encoding, "chunked"))) {
+    return "the only Transfer-Encoding that is understood is chunked";
+  }
+  if (encodings == 1 && (lengths > 0 || !request_.chunks_known)) {
+    return "Content-Length and Transfer-Encoding together, or chunks in HTTP/1.0";
+  }
+  if (lengths > 1) return "Content-Length is given twice";
+  if (hosts > 1 || (hosts == 0 && request_.chunks_known)) return "exactly one Host header is expected";
+  if (keys > 2) return "Authorization or Origin is given twice";
+  const std::string target(message.target());
+  if (!target.starts_with('/')) return "the target of a request begins with /";
+  const size_t question = target.find('?');
+  const std::optional<std::string> path = DecodePercent(target.substr(0, question));
+  if (!path) return "the path has a percent sign without two hexadecimal digits";
+  request_.path = *path;
+  if (question != std::string::npos) request_.query = target.substr(question + 1);
+  return "";
+}
+
+void Connection::OnHeader(Failure failure) {
+  if (state_ == State::kCut) return;
+  if (failure) return OnReadFailure(failure);
+  body_left_ = !parser_->is_done();
+  const std::string problem = ReadHead();
+  if (!problem.empty()) return Refuse(400, problem);
+  extra_ = core_->handler.ExtraHeaders(request_);
+  if (std::ssize(request_.headers) > core_->options.headers) {
+    return Refuse(431, fmt::format("more than {} headers", core_->options.headers));
+  }
+  const std::string* expect = request_.Find("expect");
+  if (expect != nullptr && !EqualIgnoringCase(*expect, "100-continue")) {
+    return Refuse(417, "the only expectation that is met is 100-continue");
+  }
+  if (const std::optional<HttpResponse> answer = core_->handler.Admit(request_)) {
+    BeginAnswer();
+    if (body_left_) keep_ = false;
+    Send(serial_, *answer);
+    return;
+  }
+  if (!body_left_) return Ready();
+  const auto read_body = [self = shared_from_this()] {
+    http::async_read(self->socket_, self->buffer_, *self->parser_,
+                     [self](Failure problem2, size_t) { self->OnBody(problem2); });
+  };
+  if (expect == nullptr) return read_body();
+  inflight_ = "HTTP/1.1 100 Continue\r\n\r\n";
+  asio::async_write(socket_, asio::buffer(inflight_), [self = shared_from_this(), read_body](Failure problem2, size_t) {
+    if (self->state_ == State::kCut) return;
+    if (problem2) return self->Cut();
+    read_body();
+  });
+}
+
+void Connection::OnBody(Failure failure) {
+  if (state_ == State::kCut) return;
+  if (failure) return OnReadFailure(failure);
+  body_left_ = false;
+  Ready();
+}
+
+void Connection::Refuse(int status, std::string_view reason) {
+  BeginAnswer();
+  keep_ = false;
+  body_left_ = true;  // or what else there is after the place where reading stopped
+  Send(serial_, core_->handler.Refuse(status, reason));
+}
+
+void Connection::BeginAnswer() {
+  deadline_.cancel();
+  state_ = State::kAnswering;
+  finished_ = false;
+  ++serial_;
+}
+
+void Connection::Ready() {
+  BeginAnswer();
+  request_.body = std::move(parser_->get().body());
+  parser_.reset();
+  const bool quick = core_->handler.IsQuick(request_);
+  const auto exchange = std::make_shared<ConnectionExchange>(shared_from_this(), serial_, std::move(request_));
+  request_ = HttpRequest{};
+  Watch();
+  const auto answer = [core = core_, exchange] {
+    try {
+      core->handler.Answer(exchange);
+    } catch (const std::exception& error) {
+      exchange->Send(core->handler.Refuse(500, error.what()));
+    }
+  };
+  if (quick) return answer();
+  asio::post(core_->workers, answer);
+}
+
+// Reads ahead while the answer is made: that is how a client that leaves is noticed. Bytes of a next request wait.
+void Connection::Watch() {
+  if (watching_ || buffer_.size() + kReadBytes > buffer_.max_size()) return;
+  watching_ = true;
+  socket_.async_read_some(buffer_.prepare(kReadBytes), [self = shared_from_this()](Failure failure, size_t count) {
+    self->watching_ = false;
+    if (self->state_ == State::kCut || self->state_ == State::kLingering) return;
+    if (failure && failure != asio::error::operation_aborted) return self->Cut();
+    self->buffer_.commit(failure ? 0 : count);
+    if (self->state_ == State::kIdle) return self->ReadRequest();
+    self->Watch();
+  });
+}
+
+void Connection::Send(uint64_t serial, const HttpResponse& response) {
+  if (!Current(serial) || streaming_) return;
+  keep_ = keep_ && !response.close;
+  Append(ResponseHead(response, extra_, std::ssize(response.body), false, !keep_));
+  if (!head_only_ && response.status != 204 && response.status != 304) Append(response.body);
+  finished_ = true;
+  Flush();
+}
+
+void Connection::Start(uint64_t serial, const HttpResponse& head) {
+  if (!Current(serial) || streaming_) return;
+  streaming_ = true;
+  keep_ = keep_ && !head.close && chunks_known_;
+  Append(ResponseHead(head, extra_, -1, chunks_known_, !keep_));
+  if (!head.body.empty()) Write(serial, head.body);
+  Flush();
+}
+
+void Connection::Write(uint64_t serial, const std::string& piece) {
+  if (!Current(serial) || piece.empty() || head_only_) return;
+  if (out_.size() + piece.size() > core_->options.unsent_bytes) return Cut();
+  if (chunks_known_) Append(fmt::format("{:x}\r\n", piece.size()));
+  Append(piece);
+  if (chunks_known_) Append("\r\n");
+  Flush();
+}
+
+void Connection::Finish(uint64_t serial) {
+  if (!Current(serial)) return;
+  if (chunks_known_) Append("0\r\n\r\n");
+  finished_ = true;
+  Flush();
+}
+
+void Connection::OnClosed(uint64_t serial, std::function<void()> closed) {
+  if (Current(serial)) {
+    on_closed_ = std::move(closed);
+  } else if (state_ == State::kCut && serial == serial_) {
+    closed();
+  }
+}
+
+void Connection::Every(uint64_t serial, double seconds, std::function<void()> work) {
+  if (!Current(serial)) return;
+  tick_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(Seconds(seconds)));
+  tick_.async_wait([self = shared_from_this(), serial, seconds, work = std::move(work)](Failure failure) {
+    if (failure || !self->Current(serial)) return;
+    work();
+    self->Every(serial, seconds, work);
+  });
+}
+
+void Connection::Append(std::string_view bytes) { out_ += bytes; }
+
+void Connection::Flush() {
+  if (writing_ || state_ == State::kCut) return;
+  if (out_.empty()) {
+    if (finished_) Complete();
+    return;
+  }
+  writing_ = true;
+  inflight_.clear();
+  inflight_.swap(out_);
+  sent_ = 0;
+  WriteSome();
+}
+
+void Connection::WriteSome() {
+  stalled_.expires_after(
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(Seconds(core_->options.stalled_seconds)));
+  stalled_.async_wait([self = shared_from_this()](Failure failure) {
+    if (!failure) self->Cut();
+  });
+  socket_.async_write_some(asio::buffer(inflight_) + sent_, [self = shared_from_this()](Failure failure, size_t count) {
+    self->stalled_.cancel();
+    if (self->state_ == State::kCut) return;
+    if (failure) return self->Cut();
+    self->sent_ += count;
+    if (self->sent_ < self->inflight_.size()) return self->WriteSome();
+    self->writing_ = false;
+    self->Flush();
+  });
+}
+
+void Connection::Complete() {
+  on_closed_ = nullptr;
+  tick_.cancel();
+  streaming_ = false;
+  if (!keep_ || core_->closing) {
+    if (!body_left_ && buffer_.size() == 0) return Cut();  // nothing that the client sent is left unread
+    state_ = State::kLingering;
+    Failure ignored;
+    socket_.shutdown(Socket::shutdown_send, ignored);
+    socket_.cancel(ignored);
+    SetDeadline(kLingerSeconds);
+    return Linger(kLingerBytes);
+  }
+  if (!watching_) return ReadRequest();
+  state_ = State::kIdle;
+  if (buffer_.size() > 0) {
+    Failure ignored;
+    socket_.cancel(ignored);  // the next request is here already; Watch goes on to read it
+    return;
+  }
+  SetDeadline(core_->options.idle_seconds);
+}
+
+// Closing at once would make the system throw away the answer if the client is still sending.
+void Connection::Linger(size_t left) {
+  if (state_ == State::kCut) return;
+  buffer_.clear();
+  socket_.async_read_some(buffer_.prepare(kReadBytes),
+                          [self = shared_from_this(), left](Failure failure, size_t count) {
+                            if ((failure && failure != asio::error::operation_aborted) || count > left)
+                              return self->Cut();
+                            self->Linger(left - count);
+                          });
+}
+
+void Connection::Cut() {
+  if (state_ == State::kCut) return;
+  state_ = State::kCut;
+  Failure ignored;
+  socket_.close(ignored);
+  deadline_.cancel();
+  stalled_.cancel();
+  tick_.cancel();
+  const std::shared_ptr<Connection> self = shared_from_this();
+  if (on_closed_) {
+    const std::function<void()> closed = std::move(on_closed_);
+    on_closed_ = nullptr;
+    closed();
+  }
+  core_->Remove(this);
+}
+
+void HttpServer::Core::BindSocketPath() {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (options.host.size() >= sizeof(address.sun_path)) ThrowUsage("host={}: the path is too long", options.host);
+  std::memcpy(address.sun_path, options.host.data(), options.host.size());
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  // A socket that nobody answers on is left over from a server that was killed.
+  struct stat found = {};
+  if (::stat(options.host.c_str(), &found) == 0) {
+    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool answers = ::connect(probe, generic, sizeof(address)) == 0;
+    ::close(probe);
+    if (answers || !S_ISSOCK(found.st_mode)) {
+      throw Error(ErrorCode::kJob, fmt::format("{} is in use", options.host), "give another path, or end that server");
+    }
+    ::unlink(options.host.c_str());
+  }
+  acceptor.open(asio::generic::stream_protocol(AF_UNIX, 0));
+  const mode_t before = ::umask(0177);
+  Failure failure;
+  acceptor.bind(asio::generic::stream_protocol::endpoint(generic, sizeof(address)), failure);
+  ::umask(before);
+  if (failure) throw Error(ErrorCode::kJob, fmt::format("cannot listen on {}: {}", options.host, failure.message()));
+}
+
+void HttpServer::Core::Listen() {
+  Failure failure;
+  if (IsSocketPath(options.host)) {
+    BindSocketPath();
+  } else {
+    const std::string host = options.host == "localhost" ? "127.0.0.1" : options.host;
+    sockaddr_storage storage = {};
+    socklen_t size = 0;
+    auto* v4 = reinterpret_cast<sockaddr_in*>(&storage);
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&storage);
+    if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+      v4->sin_family = AF_INET;
+      v4->sin_port = htons(static_cast<uint16_t>(options.port));
+      size = sizeof(sockaddr_in);
+    } else if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+      v6->sin6_family = AF_INET6;
+      v6->sin6_port = htons(static_cast<uint16_t>(options.port));
+      size = sizeof(sockaddr_in6);
+    } else {
+      throw Error(ErrorCode::kUsage, fmt::format("host='{}' is not an address", options.host),
+                  "expected a numeric one (127.0.0.1, 0.0.0.0, ::1), localhost, or a path that ends in .sock");
+    }
+    acceptor.open(asio::generic::stream_protocol(storage.ss_family, IPPROTO_TCP));
+    acceptor.set_option(asio::socket_base::reuse_address(true));
+    acceptor.bind(asio::generic::stream_protocol::endpoint(&storage, size), failure);
+    if (failure == asio::error::address_in_use) {
+      throw Error(
+          ErrorCode::kJob, fmt::format("port {} is in use", options.port),
+          fmt::format("try port={}, or port=0 for any free one", options.port == 65535 ? 8080 : options.port + 1));
+    }
+    if (failure) {
+      throw Error(ErrorCode::kJob,
+                  fmt::format("cannot listen on {} port {}: {}", options.host, options.port, failure.message()));
+    }
+    const auto local = acceptor.local_endpoint();
+    const auto* data = local.data();
+    bound_port = ntohs(data->sa_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(data)->sin_port
+                                                  : reinterpret_cast<const sockaddr_in6*>(data)->sin6_port);
+  }
+  acceptor.listen(1024, failure);
+  if (failure) throw Error(ErrorCode::kJob, fmt::format("cannot listen on {}: {}", options.host, failure.message()));
+}
+
+void HttpServer::Core::Accept() {
+  acceptor.async_accept([self = shared_from_this()](Failure failure, Socket socket) {
+    if (failure == asio::error::operation_aborted || self->closing) return;
+    if (!failure) {
+      self->Accepted(std::move(socket));
+      return self->Accept();
+    }
+    // Out of descriptors or memory: others may end soon.
+    self->accept_timer.expires_after(std::chrono::milliseconds(100));
+    self->accept_timer.async_wait([self](Failure stopped) {
+      if (!stopped && !self->closing) self->Accept();
+    });
+  });
+}
+
+void HttpServer::Core::Accepted(Socket socket) {
+  Failure failure;
+  const auto remote = socket.remote_endpoint(failure);
+  if (failure) return;
+  const std::string peer = AddressOf(remote.data());
+  if (peer != "unix") {
+    const int on = 1;
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  }
+  const int most = IsLoopback(peer) ? options.connections_from_loopback : options.connections_per_address;
+  const auto known = per_address.find(peer);
+  if (std::ssize(connections) >= options.connections || (known != per_address.end() && known->second >= most)) {
+    HttpResponse response = handler.Refuse(429, "too many connections");
+    response.headers.emplace_back("Retry-After", "5");
+    const std::string answer = ResponseHead(response, {}, std::ssize(response.body), false, true) + response.body;
+    socket.non_blocking(true, failure);
+    socket.write_some(asio::buffer(answer), failure);
+    return;
+  }
+  const auto connection = std::make_shared<Connection>(shared_from_this(), std::move(socket), peer);
+  connections.insert(connection.get());
+  ++per_address[peer];
+  connection_count = std::ssize(connections);
+  connection->ReadRequest();
+}
+
+void HttpServer::Core::Remove(Connection* connection) {
+  if (connections.erase(connection) == 0) return;
+  const auto at = per_address.find(connection->peer());
+  if (--at->second == 0) per_address.erase(at);
+  connection_count = std::ssize(connections);
+  EndIfEmpty();
+}
+
+void HttpServer::Core::EndIfEmpty() {
+  if (closing && connections.empty()) io.stop();
+}
+
+void HttpServer::Core::WaitForSignal() {
+  signals.async_wait([self = shared_from_this()](Failure failure, int) {
+    if (failure) return;
+    self->on_signal(++self->signal_count);
+    self->WaitForSignal();
+  });
+}
+
+HttpServer::HttpServer(const HttpOptions& options, HttpHandler& handler)
+    : core_(std::make_shared<Core>(options, handler)) {
+  core_->Listen();
+  core_->Accept();
+}
+
+HttpServer::~HttpServer() {
+  core_->workers.stop();
+  core_->workers.join();
+  {
+    const std::lock_guard lock(core_->post_mutex);
+    core_->ended = true;
+  }
+  Failure ignored;
+  core_->closing = true;
+  core_->acceptor.close(ignored);
+  core_->accept_timer.cancel();
+  core_->signals.cancel(ignored);
+  const std::set<Connection*> open = core_->connections;
+  for (Connection* connection : open) connection->Cut();
+  // What is pending holds connections, which hold the queue it is pending in: run it to let go.
+  core_->io.restart();
+  core_->io.poll();
+  if (IsSocketPath(core_->options.host)) ::unlink(core_->options.host.c_str());
+}
+
+int HttpServer::port() const { return core_->bound_port; }
+
+std::string HttpServer::url() const {
+  const std::string& host = core_->options.host;
+  if (IsSocketPath(host)) return "unix:" + host;
+  const bool v6 = host.find(':') != std::string::npos;
+  return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port());
+}
+
+int64_t HttpServer::connections() const { return core_->connection_count; }
+
+void HttpServer::Run() { core_->io.run(); }
+
+void HttpServer::Close() {
+  core_->PostWork([core = core_] {
+    Failure ignored;
+    core->closing = true;
+    core->acceptor.close(ignored);
+    const std::set<Connection*> open = core->connections;
+    for (Connection* connection : open) connection->EndSoon();
+    core->EndIfEmpty();
+  });
+}
+
+void HttpServer::Stop() {
+  core_->PostWork([core = core_] {
+    Failure ignored;
+    core->closing = true;
+    core->acceptor.close(ignored);
+    const std::set<Connection*> open = core->connections;
+    for (Connection* connection : open) connection->Cut();
+    core->io.stop();
+  });
+}
+
+void HttpServer::OnSignal(std::function<void(int)> received) {
+  core_->on_signal = std::move(received);
+  core_->signals.add(SIGINT);
+  core_->signals.add(SIGTERM);
+  core_->WaitForSignal();
+}
+
+void HttpServer::Post(std::function<void()> work) { core_->PostWork(std::move(work)); }
+
+bool IsLocalHost(const std::string& host) { return IsSocketPath(host) || host == "localhost" || IsLoopback(host); }
+
+}  // namespace octavo::server

@@ -1,0 +1,274 @@
+// Over sockets on loopback: what reaches a handler, what is refused, and how connections end.
+#include "octavo/server/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "octavo/server/server_test_support.h"
+
+namespace octavo::server {
+namespace {
+
+constexpr std::string_view kGet = "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+// Answers with what it was asked; /stream in three pieces; /never not at all; /drop forgets the exchange.
+class EchoHandler : public HttpHandler {
+ public:
+  std::optional<HttpResponse> Admit(const HttpRequest& request) override {
+    ++admitted;
+    if (request.path == "/no") return HttpResponse{.status = 401, .body = "no"};
+    return std::nullopt;
+  }
+  Headers ExtraHeaders(const HttpRequest&) const override { return {{"X-Extra", "yes"}}; }
+  bool IsQuick(const HttpRequest& request) const override { return request.path != "/slow"; }
+  void Answer(const std::shared_ptr<Exchange>& exchange) override {
+    ++asked;
+    const HttpRequest& request = exchange->request();
+    if (request.path == "/drop") return;
+    if (request.path == "/throw") throw std::runtime_error("broken");
+    if (request.path == "/never") {
+      exchange->OnClosed([this, exchange] { ++closed; });
+      return;
+    }
+    if (request.path == "/stream") {
+      exchange->Start({.content_type = "text/plain", .body = "one "});
+      exchange->Write("two ");
+      exchange->Write("three");
+      return exchange->Finish();
+    }
+    exchange->Send({.content_type = "text/plain",
+                    .body = request.method + " " + request.path + " " + request.query + " " +
+                            std::to_string(request.body.size()) + " " + request.body.substr(0, 20)});
+  }
+  HttpResponse Refuse(int status, std::string_view reason) override {
+    return {.status = status, .content_type = "text/plain", .body = std::string(reason)};
+  }
+  std::atomic<int> admitted{0}, asked{0}, closed{0};
+};
+
+// The status of the one answer to `text`; 0 when the connection ends without.
+int StatusOf(int port, std::string_view text) {
+  RawClient client(port);
+  client.Send(text);
+  const std::string answer = client.ReadUntil("\r\n");
+  return answer.starts_with("HTTP/1.1 ") ? std::stoi(answer.substr(9)) : 0;
+}
+
+TEST(Http, AHeaderCannotBeginAnother) {
+  const HttpResponse response{.headers = {{"X-Good", "1"}, {"X-Bad", "1\r\nSet-Cookie: a=b"}}};
+  const std::string head = ResponseHead(response, {{"X-Extra", "2\n"}}, 0, false, true);
+  EXPECT_NE(head.find("\r\nX-Good: 1\r\n"), std::string::npos) << head;
+  EXPECT_EQ(head.find("X-Bad"), std::string::npos);
+  EXPECT_EQ(head.find("X-Extra"), std::string::npos);
+  EXPECT_EQ(DecodePercent("/a%2Fb%20"), "/a/b ");
+  for (const char* text : {"%", "%1", "%zz", "%00", "a%2"}) EXPECT_FALSE(DecodePercent(text).has_value()) << text;
+}
+
+TEST(HttpServer, AnswersAndKeepsTheConnection) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  RawClient client(server->port());
+  for (int i = 0; i < 3; ++i) {
+    client.Send("GET /a%20b?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    const std::string answer = client.ReadAnswer();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
+    EXPECT_TRUE(answer.ends_with("\r\n\r\nGET /a b x=1 0 ")) << answer;
+    EXPECT_NE(answer.find("X-Extra: yes\r\n"), std::string::npos);
+    EXPECT_NE(answer.find("Connection: keep-alive\r\n"), std::string::npos);
+  }
+  client.Send(PostText("/slow", "0123456789"));  // by a worker
+  EXPECT_TRUE(client.ReadAnswer().ends_with("POST /slow  10 0123456789"));
+  client.Send("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+  EXPECT_TRUE(client.ReadAnswer().ends_with("POST /x  5 abcde"));
+  client.Send("HEAD /x HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(client.ReadUntil("\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
+  client.Send("GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(client.ReadAll().ends_with("GET /last  0 "));
+}
+
+TEST(HttpServer, RequestsInOnePacketAreAnsweredInOrder) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  RawClient client(server->port());
+  client.Send(
+      "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(client.ReadAnswer().ends_with("GET /1  0 "));
+  EXPECT_TRUE(client.ReadAnswer().ends_with("GET /slow  0 "));
+  EXPECT_TRUE(client.ReadAnswer().ends_with("GET /3  0 "));
+}
+
+TEST(HttpServer, StreamsInChunksAndWithoutForOldClients) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  RawClient client(server->port());
+  client.Send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::string answer = client.ReadUntil("0\r\n\r\n");
+  EXPECT_NE(answer.find("Transfer-Encoding: chunked\r\n"), std::string::npos);
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n4\r\none \r\n4\r\ntwo \r\n5\r\nthree\r\n0\r\n\r\n")) << answer;
+  RawClient old(server->port());
+  old.Send("GET /stream HTTP/1.0\r\n\r\n");
+  const std::string plain = old.ReadAll();
+  EXPECT_EQ(plain.find("chunked"), std::string::npos);
+  EXPECT_TRUE(plain.ends_with("\r\n\r\none two three")) << plain;
+}
+
+TEST(HttpServer, MalformedAndSmuggledRequestsAreRefused) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  const auto with = [](std::string_view headers, std::string_view body = "") {
+    return fmt::format("POST /x HTTP/1.1\r\nHost: a\r\n{}\r\n{}", headers, body);
+  };
+  const std::pair<std::string, int> cases[] = {
+      {with("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), 400},
+      {with("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", "0\r\n\r\n"), 400},
+      {with("Content-Length: 3\r\nContent-Length: 4\r\n", "abcd"), 400},
+      {with("Content-Length: +3\r\n", "abc"), 400},
+      {with("Content-Length: -1\r\n", "abc"), 400},
+      {with("Content-Length: 99999999999999999999999\r\n"), 400},
+      {with("Content-Length: 0x3\r\n", "abc"), 400},
+      {with("Transfer-Encoding: gzip\r\n", "0\r\n\r\n"), 400},
+      {with("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"), 400},
+      {with("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"), 400},
+      {with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), 400},
+      {with("Transfer-Encoding: chunked\r\n", "-2\r\nabc\r\n0\r\n\r\n"), 400},
+      {with("Transfer-Encoding: chunked\r\n", "zz\r\nabc\r\n0\r\n\r\n"), 400},
+      {with("Transfer-Encoding: chunked\r\n", "ffffffffffffffffff\r\nabc\r\n0\r\n\r\n"), 400},
+      {with("Content-Length: 16777217\r\n"), 413},
+      {with("Transfer-Encoding: chunked\r\n", "1000001\r\n"), 413},
+      {with("Expect: a-miracle\r\nContent-Length: 3\r\n", "abc"), 417},
+      {with("Name with blanks: 1\r\n"), 400},
+      {with("NoColon\r\n"), 400},
+      {with(std::string("X: a\0b\r\n", 8)), 400},
+      {with("Host: b\r\n"), 400},
+      {"GET /x HTTP/1.1\r\n\r\n", 400},
+      {"GET x HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+      {"GET http://a/x HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+      {"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+      {"GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+      {"GET /x HTTP/9.9\r\nHost: a\r\n\r\n", 400},
+      {"GET /x\nHost: a\n\n", 400},
+      {"\x16\x03\x01\x02\x01 hello tls\r\n\r\n", 400},
+      {"POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+      {with("X-Long: " + std::string(17000, 'x') + "\r\n"), 431},
+      {"GET /" + std::string(20000, 'x') + " HTTP/1.1\r\nHost: a\r\n\r\n", 431},
+      {"GET /no HTTP/1.1\r\nHost: a\r\n\r\n", 401},
+  };
+  for (const auto& [text, status] : cases) {
+    EXPECT_EQ(StatusOf(server->port(), text), status) << text.substr(0, 200);
+  }
+  std::string many = "GET /x HTTP/1.1\r\nHost: a\r\n";
+  for (int i = 0; i < 100; ++i) many += fmt::format("X-{}: 1\r\n", i);
+  EXPECT_EQ(StatusOf(server->port(), many + "\r\n"), 431);
+  EXPECT_EQ(handler.asked, 0);
+  EXPECT_EQ(StatusOf(server->port(), kGet), 200);
+}
+
+TEST(HttpServer, TheBodyOfARefusedRequestIsNotRead) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  RawClient client(server->port());
+  client.Send("POST /no HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n");
+  const std::string answer = client.ReadAnswer();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 401")) << answer;
+  EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+}
+
+TEST(HttpServer, SaysContinueToThoseWhoWait) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  RawClient client(server->port());
+  client.Send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.Send("abc");
+  EXPECT_TRUE(client.ReadAnswer().ends_with("POST /x  3 abc"));
+}
+
+TEST(HttpServer, AHandlerThatThrowsOrForgetsGives500) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  EXPECT_EQ(StatusOf(server->port(), "GET /throw HTTP/1.1\r\nHost: a\r\n\r\n"), 500);
+  EXPECT_EQ(StatusOf(server->port(), "GET /drop HTTP/1.1\r\nHost: a\r\n\r\n"), 500);
+  EXPECT_EQ(StatusOf(server->port(), kGet), 200);
+}
+
+TEST(HttpServer, SlowRequestsEndWith408AndOthersDoNotNotice) {
+  EchoHandler handler;
+  HttpOptions options = AnyPort();
+  options.request_seconds = 0.3;
+  TestServer server(handler, options);
+  RawClient in_header(server->port()), in_body(server->port()), silent(server->port());
+  in_header.Send("GET /x HTTP/1.1\r\nHo");
+  in_body.Send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+  EXPECT_EQ(StatusOf(server->port(), kGet), 200);
+  EXPECT_TRUE(in_header.ReadAll().starts_with("HTTP/1.1 408"));
+  EXPECT_TRUE(in_body.ReadAll().starts_with("HTTP/1.1 408"));
+  EXPECT_EQ(silent.ReadAll(), "");
+}
+
+TEST(HttpServer, AClientThatLeavesIsNoticed) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  {
+    RawClient client(server->port());
+    client.Send("GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
+    while (handler.asked == 0) std::this_thread::yield();
+  }
+  while (handler.closed == 0) std::this_thread::yield();
+  while (server->connections() > 0) std::this_thread::yield();
+  EXPECT_EQ(handler.closed, 1);
+}
+
+TEST(HttpServer, TooManyConnectionsAreTurnedAway) {
+  EchoHandler handler;
+  HttpOptions options = AnyPort();
+  options.connections_from_loopback = 4;
+  TestServer server(handler, options);
+  std::vector<std::unique_ptr<RawClient>> open;
+  for (int i = 0; i < 4; ++i) {
+    open.push_back(std::make_unique<RawClient>(server->port()));
+    open.back()->Send(kGet);
+    EXPECT_TRUE(open.back()->ReadAnswer().starts_with("HTTP/1.1 200"));
+  }
+  EXPECT_EQ(StatusOf(server->port(), ""), 429);
+  open.pop_back();
+  while (server->connections() > 3) std::this_thread::yield();
+  EXPECT_EQ(StatusOf(server->port(), kGet), 200);
+}
+
+TEST(HttpServer, ClosingFinishesWhatHasBegun) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  RawClient idle(server->port()), busy(server->port());
+  idle.Send(kGet);
+  EXPECT_TRUE(idle.ReadAnswer().starts_with("HTTP/1.1 200"));
+  busy.Send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+  while (handler.admitted < 2) std::this_thread::yield();
+  server->Close();
+  EXPECT_EQ(idle.ReadAll(), "");
+  busy.Send("cde");
+  const std::string answer = busy.ReadAll();
+  EXPECT_TRUE(answer.ends_with("POST /x  5 abcde")) << answer;
+  EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+  busy.Close();
+  server.Join();
+}
+
+TEST(HttpServer, PortTakenAndBadHostsAreErrors) {
+  EchoHandler handler;
+  HttpServer first(AnyPort(), handler);
+  try {
+    HttpServer second({.port = first.port()}, handler);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kJob);
+    EXPECT_EQ(error.message(), fmt::format("port {} is in use", first.port()));
+    EXPECT_EQ(error.hint(), fmt::format("try port={}, or port=0 for any free one", first.port() + 1));
+  }
+  EXPECT_THROW(HttpServer({.host = "example.org"}, handler), Error);
+  EXPECT_TRUE(IsLocalHost("127.0.0.1") && IsLocalHost("localhost") && IsLocalHost("/run/x.sock") && IsLocalHost("::1"));
+  EXPECT_FALSE(IsLocalHost("0.0.0.0") || IsLocalHost("::") || IsLocalHost("192.168.0.1"));
+}
+
+}  // namespace
+}  // namespace octavo::server

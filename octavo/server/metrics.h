@@ -1,0 +1,51 @@
+// What the server counts, as Prometheus reads it. Names follow vLLM, so that its dashboards work after a change of
+// prefix; with the prefix "jetstream_" JetStream's own names are used. Every method may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/engine/service.h"
+
+namespace octavo::server {
+
+// Counts of values up to each bound, and their sum.
+class Histogram {
+ public:
+  explicit Histogram(std::span<const double> bounds) : bounds_(bounds), counts_(bounds.size() + 1) {}
+
+  void Add(double value);
+  void Render(std::string_view name, std::string_view help, std::string& out) const;
+
+ private:
+  std::span<const double> bounds_;
+  std::vector<int64_t> counts_;  // one more for what is above every bound
+  double sum_ = 0;
+};
+
+class Metrics {
+ public:
+  Metrics();
+
+  // A request that ran to its end; `reason` stop, length, tool_calls, cancelled, error.
+  void Finished(std::string_view reason, const engine::Usage& usage, double seconds);
+  void Rejected(std::string_view reason);  // queue_full, draining, invalid
+  void TokenGap(double seconds);           // between two events of one stream
+  void FirstToken(double seconds);
+
+  std::string Render(std::string_view prefix, const engine::ServiceStats& stats, int64_t connections) const;
+
+ private:
+  std::string RenderJetStream(const engine::ServiceStats& stats) const;
+
+  mutable std::mutex mutex_;
+  std::map<std::string, int64_t, std::less<>> finished_, rejected_;
+  Histogram first_token_, token_gap_, whole_, queue_, prefill_, decode_, prompt_tokens_, generated_tokens_;
+};
+
+}  // namespace octavo::server

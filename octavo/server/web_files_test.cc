@@ -1,0 +1,56 @@
+#include "octavo/server/web_files.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "octavo/base/sha256.h"
+
+namespace octavo::server {
+namespace {
+
+uint32_t Crc32(std::string_view bytes) {
+  uint32_t crc = 0xFFFFFFFF;
+  for (const char byte : bytes) {
+    crc ^= static_cast<uint8_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (0xEDB88320 & (0 - (crc & 1)));
+  }
+  return ~crc;
+}
+
+std::string ReadSource(const std::string& path) {
+  std::ifstream file(OCTAVO_SOURCE_DIR "/web/" + path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// What is in the binary are the files of the source tree: digest, and the checksum and size that gzip writes last.
+void CheckFiles(std::span<const WebFile> files, const std::string& folder, const std::set<std::string>& wanted) {
+  std::set<std::string> paths;
+  for (const WebFile& file : files) {
+    paths.emplace(file.path);
+    const std::string source = ReadSource(folder + (file.path == "/" ? "/index.html" : std::string(file.path)));
+    ASSERT_FALSE(source.empty()) << file.path;
+    EXPECT_EQ(file.etag, "\"" + Sha256Hex(source).substr(0, 32) + "\"") << file.path;
+    ASSERT_GT(file.gzip.size(), 18u);
+    EXPECT_EQ(file.gzip.substr(0, 3), "\x1f\x8b\x08");
+    std::array<uint32_t, 2> end;
+    std::memcpy(end.data(), file.gzip.data() + file.gzip.size() - 8, 8);
+    EXPECT_EQ(end[0], Crc32(source)) << file.path;
+    EXPECT_EQ(end[1], source.size()) << file.path;
+  }
+  EXPECT_EQ(paths, wanted);
+}
+
+TEST(WebFiles, AreThoseOfTheSourceTree) {
+  CheckFiles(WebFiles(), "chat",
+             {"/", "/chat.css", "/chat.js", "/api.js", "/markdown.js", "/messages.js", "/store.js"});
+  CheckFiles(DashboardFiles(), "dashboard", {"/", "/plots.css", "/plots.js", "/dashboard.css", "/dashboard.js"});
+}
+
+}  // namespace
+}  // namespace octavo::server
