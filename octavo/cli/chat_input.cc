@@ -58,9 +58,10 @@ ChatInputs ReadInputs(const std::string& path) {
 text::ChatTemplateFiles FindChatTemplates(const std::string& model, const std::string& given) {
   fs::path place(model);
   std::error_code ignored;
-  // A tokenizer file stands for its folder.
+  // A file of the tokenizer or of weights stands for its folder.
   const std::string extension = place.extension().string();
-  const bool tokenizer_file = extension == ".json" || extension == ".model" || extension == ".tiktoken";
+  const bool tokenizer_file = extension == ".json" || extension == ".model" || extension == ".tiktoken" ||
+                              extension == ".bin" || extension == ".safetensors";
   if (fs::is_regular_file(place, ignored) && tokenizer_file && place.filename() != "tokenizer_config.json") {
     place = place.has_parent_path() ? place.parent_path() : fs::path(".");
   }

@@ -95,6 +95,7 @@ GoldenFolderKind TokenizerFolderKind();   // golden_tokenizers.cc: ids, offsets,
 GoldenFolderKind TokenListFolderKind();   // golden_tokenizers_lists.cc: texts and lines of ids
 GoldenFolderKind HfFolderKind();          // golden_hf.cc: model folders
 GoldenFolderKind GgufFolderKind();        // golden_gguf.cc: GGUF files of a model
+GoldenFolderKind StoriesFolderKind();     // golden_stories.cc: llama2.c models and the text they write
 GoldenFolderKind GgufBlocksFolderKind();  // golden_gguf_blocks.cc: blocks of GGML types
 GoldenFolderKind MaxTextFolderKind();     // golden_maxtext.cc: training cases, site tables
 

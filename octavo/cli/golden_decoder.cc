@@ -37,7 +37,9 @@ Tensor TokensOf(const StoredTensor& stored) {
 class Runner {
  public:
   Runner(const GoldenDecoderRun& run, ThreadPool& pool)
-      : run_(run), context_(pool, kernels::ChooseIsa().isa, workspace_) {}
+      : run_(run), context_(pool, kernels::ChooseIsa().isa, workspace_) {
+    context_.interceptor = run.provider;
+  }
 
   const StoredTensor* Find(const std::string& name) const { return run_.expected.Find(run_.prefix + name); }
   Tensor Expected(const std::string& name) const { return CopyOf(run_.expected.At(run_.prefix + name)); }

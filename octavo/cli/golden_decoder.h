@@ -50,6 +50,7 @@ struct GoldenDecoderRun {
   const SafetensorsFile& expected;
   std::string prefix;  // of the names of expected tensors: "", "Q8_0."
   bool all = true;
+  ops::Interceptor* provider = nullptr;  // answers the dots of a model whose weights are codes
 };
 void RunGoldenDecoder(const GoldenDecoderRun& run, const std::string& case_prefix, ThreadPool& pool,
                       GoldenFolderCases& cases);

@@ -8,7 +8,9 @@
 #include "octavo/cli/golden.h"
 #include "octavo/cli/golden_decoder.h"
 #include "octavo/cli/golden_manifest.h"
+#include "octavo/quant/provider.h"
 #include "octavo/weights/hf.h"
+#include "octavo/weights/load_model.h"
 
 namespace octavo {
 namespace {
@@ -55,6 +57,16 @@ bool Accepts(const fs::path& folder) {
   return kind == "model" || kind == "quantized";
 }
 
+// The same logits from the codes as they are stored, where ours can hold them: what the converter keeps and serves.
+void RunKeptCodes(const fs::path& folder, const std::vector<weights::HfPiece>& pieces, const SafetensorsFile& expected,
+                  ThreadPool& pool, GoldenFolderCases& cases) {
+  const weights::StoredModel stored = weights::OpenStored(folder);
+  if (!stored.quantized()) return;
+  const weights::LoadedModel loaded = weights::LoadModel(stored, {}, pool, kernels::ChooseIsa().isa);
+  quant::Provider provider(*loaded.plan);
+  RunGoldenDecoder({*loaded.model, pieces, expected, "", false, &provider}, "kept codes: ", pool, cases);
+}
+
 // The folder under one spelling of its configuration.
 void RunModel(const fs::path& folder, const std::string& config, const SafetensorsFile& expected, ThreadPool& pool,
               GoldenFolderCases& cases) {
@@ -64,6 +76,7 @@ void RunModel(const fs::path& folder, const std::string& config, const Safetenso
     const weights::HfModel hf = weights::OpenHf(folder, config);
     const std::unique_ptr<models::Model> model = LoadGoldenModel(hf.config.config, hf.source);
     RunGoldenDecoder({*model, hf.pieces, expected, "", first}, prefix, pool, cases);
+    if (first) RunKeptCodes(folder, hf.pieces, expected, pool, cases);
   } catch (const Error& error) {
     cases.Fail(prefix + "model", error.what());
   }

@@ -13,7 +13,7 @@ std::vector<GoldenKind> GoldenKinds() {
 
 std::vector<GoldenFolderKind> GoldenFolderKinds() {
   return {TemplateFolderKind(), TokenizerFolderKind(), TokenListFolderKind(), GgufBlocksFolderKind(),
-          MaxTextFolderKind(),  HfFolderKind(),        GgufFolderKind()};
+          MaxTextFolderKind(),  HfFolderKind(),        GgufFolderKind(),      StoriesFolderKind()};
 }
 
 }  // namespace octavo

@@ -67,7 +67,7 @@ class Folder {
         Guarded(name, [&] { Take(name, RunTraining(file, pool_)); });
         break;
       case FileKind::kEngine:
-        result_.failures.push_back({name, "not yet supported: recordings of the serving engine"});
+        Guarded(name, [&] { Take(name, RunMaxTextEngine(file, pool_)); });
         break;
       case FileKind::kSites:
         Guarded(name, [&] {

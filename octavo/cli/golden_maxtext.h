@@ -4,7 +4,8 @@
 // Used by the golden runner only.
 //
 // golden_maxtext.cc finds the cases, golden_maxtext_case.cc reads one, golden_maxtext_train.cc trains it,
-// golden_maxtext_judge.cc compares, golden_maxtext_sites.cc compares plans with the site tables.
+// golden_maxtext_judge.cc compares, golden_maxtext_sites.cc compares plans with the site tables,
+// golden_maxtext_engine.cc runs the recordings of the serving engine.
 #pragma once
 
 #include <filesystem>
@@ -51,16 +52,18 @@ struct MaxTextRecipe {
 MaxTextRecipe RecipeOfMaxText(const Settings& settings, const std::vector<std::string>& forced,
                               const std::filesystem::path& folder);
 
-// How far numbers may be apart. Float cases and those that the reference reproduces itself: absolute distances, from
-// the README of the recordings. Qwix in integers: two compilations of the reference differ, so distances are measured
-// against those of our float model to the recording (the effect of quantization itself).
+// How far numbers may be apart, by the arithmetic of a recipe and never by case (docs/decisions/0010). Float and what
+// the reference reproduces itself: absolute distances. Where a rounding may fall the other way, distances are measured
+// in units of what quantization does: the distance of our float model to the same recording.
 struct MaxTextTolerance {
-  double logits = 1e-5;     // absolute
-  double gradients = 1e-6;  // absolute
-  double loss = 1e-5;       // absolute, of one step
-  double norms = 1e-5;      // relative
-  double least_share = 1;   // of positions whose logits agree to 1e-5
-  bool to_float = false;    // logits and gradients are measured against the float model instead
+  double logits = 1e-5;       // absolute
+  double gradients = 1e-6;    // absolute
+  double loss = 1e-5;         // absolute, of one step
+  double norms = 1e-5;        // relative
+  double least_share = 1;     // of positions whose logits agree to 1e-5
+  bool to_float = false;      // logits and gradients are measured in units of the float model's distance instead:
+  double logits_units = 0;    // mean of the logits
+  double gradient_units = 0;  // relative distance of all gradients
 };
 MaxTextTolerance ToleranceOf(const MaxTextRecipe& recipe);
 
@@ -82,6 +85,9 @@ struct MaxTextVerdict {
 // `yardstick` is our run of the same case in float; looked at when the tolerance asks for it.
 MaxTextVerdict JudgeMaxTextRun(const MaxTextCase& one, const MaxTextRun& run, const MaxTextRun* yardstick,
                                const Settings& settings, const MaxTextRecipe& recipe);
+
+// A recording of the engine: file and verdict in one, since nothing is shared with training.
+MaxTextVerdict RunMaxTextEngine(const std::filesystem::path& file, ThreadPool& pool);
 
 // One entry per case of a site table.
 struct MaxTextSites {

@@ -1,11 +1,13 @@
-// octavo inspect: what a model's files hold. Here: its chat template and its tokenizer.
+// octavo inspect: what a model's files hold. Here: its chat template and its tokenizer, and the way to the others.
 #include <fmt/ranges.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "octavo/base/error.h"
 #include "octavo/cli/chat_input.h"
+#include "octavo/cli/inspect_model.h"
 #include "octavo/cli/inspect_run_verb.h"
 #include "octavo/cli/verbs.h"
 #include "octavo/text/tokenizer.h"
@@ -87,14 +89,24 @@ int InspectTokenizer(const Args& args) {
   return 0;
 }
 
+// A folder that holds a tokenizer and no weights: what `octavo tokenizer train` makes.
+bool IsTokenizerAlone(const std::filesystem::path& path) {
+  return std::filesystem::exists(path / "tokenizer.json") && !std::filesystem::exists(path / "config.json") &&
+         !std::filesystem::exists(path / "model.safetensors") &&
+         !std::filesystem::exists(path / "model.safetensors.index.json");
+}
+
 int Run(const Args& args) {
   const bool chat = args.Switch("template"), tokenizer = args.Switch("tokenizer");
   if (chat && tokenizer) ThrowUsage("octavo inspect: --template and --tokenizer exclude each other");
   if (chat) return InspectTemplate(args);
   if (tokenizer) return InspectTokenizer(args);
-  if (IsRunOrCheckpoint(args.positionals()[0])) return InspectRun(args);
-  throw Error(ErrorCode::kUsage, fmt::format("{} is neither a run nor a checkpoint", args.positionals()[0]),
-              "of a model's folder give --template or --tokenizer");
+  if (IsTokenizerAlone(args.positionals()[0])) {
+    throw Error(ErrorCode::kUsage, fmt::format("{} holds a tokenizer and no model", args.positionals()[0]),
+                "give --template or --tokenizer to see it");
+  }
+  if (args.Switch("quant")) return InspectQuant(args);
+  return IsRunOrCheckpoint(args.positionals()[0]) ? InspectRun(args) : InspectModel(args);
 }
 
 }  // namespace
@@ -102,12 +114,19 @@ int Run(const Args& args) {
 VerbSpec InspectVerb() {
   return {
       .name = "inspect",
-      .synopsis = "RUN|CHECKPOINT [--tensors] [--verify] | PATH --template [messages=FILE] | --tokenizer",
+      .synopsis = "PATH [--tensors] [--quant] [--verify] | --template [messages=FILE] | --tokenizer",
       .summary = "what a run, a checkpoint or a model's files hold; one digest of all bits",
       .details =
           "Of a run or a checkpoint: step, tensors, and one digest of all parameters, optimizer and recipe state.\n"
           "  octavo inspect out/x\n"
           "  octavo inspect out/x/checkpoints/20 --verify\n"
+          "Of a model folder, a GGUF, safetensors or llama2.c file: what Octavo takes it for, its tensors as the "
+          "files\n"
+          "name them, sizes by type; architectures that Octavo cannot run too. --quant shows every quantized "
+          "parameter:\n"
+          "format, tile, least, median and largest scale, a histogram of the scales over powers of two.\n"
+          "  octavo inspect model.gguf --tensors\n"
+          "  octavo inspect out/x-int8 --quant --json\n"
           "--template prints the source of the chat template (chat_template.jinja, tokenizer_config.json, GGUF) and\n"
           "checks that every construct is supported; with messages=FILE it prints the rendered text instead.\n"
           "  octavo inspect --template out/tok > chat.jinja\n"
@@ -115,6 +134,7 @@ VerbSpec InspectVerb() {
       .least_positionals = 1,
       .most_positionals = 1,
       .options = {{"tensors", "", "a line per tensor: type, shape, digest"},
+                  {"quant", "", "a line per quantized parameter: format, tile, scales"},
                   {"verify", "", "read all data and check every digest"},
                   {"template", "", "the chat template"},
                   {"tokenizer", "", "kind, number of ids, special tokens"},

@@ -72,7 +72,7 @@ quant::Plan PlanOfTable(const std::string& path, const quant::RuleSet& rules) {
 }
 
 // A model of ours, with the memory that training it takes.
-quant::Plan PlanOfModel(const Settings& settings, const train::RecipeChoice& recipe, bool say_size) {
+quant::Plan PlanOfModel(const Settings& settings, const quant::RecipeChoice& recipe, bool say_size) {
   settings.RequireSupported();
   const train::TrainOptions options = train::TrainOptionsFrom(settings);
   const std::unique_ptr<models::Model> model = models::MakeModel(models::ModelConfigFrom(settings));
@@ -102,7 +102,7 @@ int RunPlan(const Args& args) {
   words.insert(words.end(), args.settings().begin(), args.settings().end());
   const Settings settings = Settings::Load({.words = words, .environment = ProcessEnvironment()});
   const bool json = args.Switch("json");
-  const train::RecipeChoice recipe = train::ChooseRecipe(settings);
+  const quant::RecipeChoice recipe = quant::ChooseRecipe(settings);
   const quant::Plan plan =
       table ? PlanOfTable(path, recipe.rules) : PlanOfModel(settings, recipe, !json && !args.Switch("quiet"));
   if (json) {

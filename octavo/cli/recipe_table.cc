@@ -145,7 +145,9 @@ std::string RecipesMarkdown(const std::vector<Recipe>& recipes) {
       "channelwise_noise_axes use_original_residuals disable_gradient_clipping weight_sparsity_n weight_sparsity_m "
       "weight_sparsity_start_step\n"
       "weight_sparsity_update_step`, or one of the maps `aqt delayed block grouped`. Calibrations: `absmax[,f] "
-      "minmax[,f] rms,f fixed,a fixed,lo,hi`.\n";
+      "minmax[,f] rms,f fixed,a fixed,lo,hi`.\n"
+      "A rule `kv_cache: {format: int8, axes: dkv}` stores keys and values like that before attention reads them, in "
+      "training and serving alike.\n";
   return page;
 }
 

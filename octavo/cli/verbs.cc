@@ -30,8 +30,29 @@ std::string MainHelp() {
 
 std::span<const VerbSpec> Verbs() {
   static const std::vector<VerbSpec> verbs = {
-      TrainVerb(), ReportVerb(), PlanVerb(),   TokenizeVerb(), TokenizerVerb(), InspectVerb(),
-      LsVerb(),    CpVerb(),     ConfigVerb(), DoctorVerb(),   GoldenVerb(),    CompletionVerb(),
+      // clang-format off
+      TrainVerb(),
+      ConvertVerb(),
+      ReportVerb(),
+      DashboardVerb(),
+      PlanVerb(),
+      GenerateVerb(),
+      ChatVerb(),
+      ServeVerb(),
+      VerifyVerb(),
+      EvalVerb(),
+      CompareVerb(),
+      DiffVerb(),
+      InspectVerb(),
+      TokenizeVerb(),
+      TokenizerVerb(),
+      LsVerb(),
+      CpVerb(),
+      ConfigVerb(),
+      DoctorVerb(),
+      GoldenVerb(),
+      CompletionVerb(),
+      // clang-format on
   };
   return verbs;
 }

@@ -14,17 +14,26 @@ int RunCommand(std::span<const std::string_view> words);
 // Every verb, in the order of the help page.
 std::span<const VerbSpec> Verbs();
 
+VerbSpec ChatVerb();
+VerbSpec CompareVerb();
 VerbSpec CompletionVerb();
 VerbSpec ConfigVerb();
+VerbSpec ConvertVerb();
 VerbSpec CpVerb();
+VerbSpec DashboardVerb();
+VerbSpec DiffVerb();
 VerbSpec DoctorVerb();
+VerbSpec EvalVerb();
+VerbSpec GenerateVerb();
 VerbSpec GoldenVerb();
 VerbSpec InspectVerb();
 VerbSpec LsVerb();
 VerbSpec PlanVerb();
 VerbSpec ReportVerb();
+VerbSpec ServeVerb();
 VerbSpec TokenizeVerb();
 VerbSpec TokenizerVerb();
 VerbSpec TrainVerb();
+VerbSpec VerifyVerb();
 
 }  // namespace octavo

@@ -1,0 +1,197 @@
+#include "octavo/cli/generation.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <mutex>
+
+#include "octavo/base/error.h"
+
+namespace octavo {
+namespace {
+
+using engine::Sampling;
+
+volatile std::sig_atomic_t interrupts = 0;
+
+void OnInterrupt(int) {
+  interrupts = interrupts + 1;
+  if (interrupts > 1) _exit(130);
+}
+
+double Number(const Args& args, std::string_view name, double otherwise) {
+  if (!args.Has(name)) return otherwise;
+  const std::string text = args.Text(name, "");
+  double value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size()) ThrowUsage("{}='{}': expected a number", name, text);
+  return value;
+}
+
+bool IsConfig(const std::string& word) { return word.ends_with(".yml") || word.ends_with(".yaml"); }
+
+}  // namespace
+
+std::vector<OptionSpec> GenerationOptions() {
+  return {{"max_tokens", "N", "new tokens at most (default: what max_target_length leaves, else 256)"},
+          {"temperature", "T", "0: always the most likely token"},
+          {"top_k", "K", "draw among the K most likely tokens"},
+          {"top_p", "P", "draw among the most likely tokens that have the share P together"},
+          {"min_p", "P", "leave out tokens less likely than P times the most likely one"},
+          {"repetition_penalty", "R", "above 1: tokens that were there already become less likely"},
+          {"seed", "N", "of the draws; the same seed gives the same text"},
+          {"stop", "TEXT", "end before this text"},
+          {"adapter", "FOLDER", "a LoRA adapter in PEFT's form, applied unmerged"}};
+}
+
+GenerationWords ReadGenerationWords(const Args& args) {
+  std::vector<std::string> words, places;
+  for (const std::string& word : args.positionals()) (IsConfig(word) && words.empty() ? words : places).push_back(word);
+  if (places.size() > 1) ThrowUsage("unexpected argument '{}': one model at a time", places[1]);
+  words.insert(words.end(), args.settings().begin(), args.settings().end());
+  GenerationWords result{Settings::Load({.words = words, .environment = ProcessEnvironment()}), "", !places.empty()};
+  result.settings.RequireSupported();
+  const std::string key = result.settings.Text("load_parameters_path");
+  if (!places.empty() && !key.empty()) ThrowUsage("{} and load_parameters_path={}: give one model", places[0], key);
+  result.model = places.empty() ? key : places[0];
+  if (result.model.empty()) {
+    throw Error(ErrorCode::kUsage, "no model is given", "octavo generate MODEL, or load_parameters_path=MODEL");
+  }
+  return result;
+}
+
+std::unique_ptr<engine::ServingModel> OpenForGeneration(const Args& args, const GenerationWords& words, int64_t slots) {
+  const quant::RecipeChoice recipe = quant::ChooseRecipe(words.settings);
+  engine::ServingOptions options = engine::ServingOptionsFrom(words.settings, recipe, words.model);
+  options.slots = slots;
+  options.threads = args.Threads();
+  if (args.Has("adapter")) options.adapters = {{kAdapter, args.Text("adapter", "")}};
+  auto model = engine::ServingModel::Open(options);
+  if (!args.Switch("quiet")) {
+    const std::string ignored = words.settings.IgnoredNote();
+    if (!ignored.empty()) fmt::print(stderr, "note: {}\n", ignored);
+    for (const std::string& note : model->stored().notes) fmt::print(stderr, "note: {}\n", note);
+    for (const std::string& note : model->loaded().notes) fmt::print(stderr, "note: {}\n", note);
+    fmt::print(stderr, "model     {}\n", model->Describe());
+  }
+  return model;
+}
+
+Sampling SamplingFrom(const Args& args, const Settings& settings, const engine::GenerationDefaults& defaults,
+                      const Sampling& otherwise) {
+  Sampling sampling = defaults.given ? defaults.sampling : otherwise;
+  for (const char* key : {"decode_sampling_strategy", "decode_sampling_nucleus_p", "decode_sampling_top_k",
+                          "decode_sampling_temperature"}) {
+    if (!settings.IsGiven(key)) continue;
+    sampling = engine::SamplingOfStrategy(
+        settings.Text("decode_sampling_strategy"), settings.Int("decode_sampling_top_k"),
+        settings.Number("decode_sampling_nucleus_p"), settings.Number("decode_sampling_temperature"));
+    break;
+  }
+  sampling.temperature = Number(args, "temperature", sampling.temperature);
+  sampling.top_k = args.Int("top_k", sampling.top_k, 0, INT32_MAX);
+  sampling.top_p = Number(args, "top_p", sampling.top_p);
+  sampling.min_p = Number(args, "min_p", sampling.min_p);
+  sampling.repetition_penalty = Number(args, "repetition_penalty", sampling.repetition_penalty);
+  sampling.seed = static_cast<uint64_t>(args.Int("seed", 0, 0, INT64_MAX));
+  return sampling;
+}
+
+int64_t MaxNewTokens(const Args& args, const Settings& settings, const engine::ServingModel& model, int64_t prompt) {
+  constexpr int64_t kDefault = 256;
+  const int64_t room = std::max<int64_t>(model.context_length() - prompt, 0);
+  if (args.Has("max_tokens")) return args.Int("max_tokens", 0, 0, INT32_MAX);
+  if (settings.IsGiven("max_target_length")) return std::max<int64_t>(room, 1);
+  return std::max<int64_t>(1, std::min(room, model.defaults().max_new_tokens.value_or(kDefault)));
+}
+
+InterruptGuard::InterruptGuard() {
+  Clear();
+  struct sigaction action = {};
+  action.sa_handler = OnInterrupt;  // without SA_RESTART: a read from the terminal ends too
+  sigaction(SIGINT, &action, nullptr);
+}
+
+InterruptGuard::~InterruptGuard() { std::signal(SIGINT, SIG_DFL); }
+
+bool InterruptGuard::Interrupted() { return interrupts > 0; }
+void InterruptGuard::Clear() { interrupts = 0; }
+
+engine::Answers Generate(engine::Service& service, const engine::Request& request,
+                         const std::function<void(const engine::Event&)>& show) {
+  // The engine's thread only queues: a terminal that does not read must not hold it up.
+  struct Queue {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<engine::Event> events;
+    bool done = false;
+  };
+  const auto queue = std::make_shared<Queue>();
+  const engine::Collector collector;
+  const engine::Listener collect = collector.listener();
+  engine::Listener listener;
+  listener.on_event = [queue, collect](engine::Event&& event) {
+    {
+      const std::lock_guard lock(queue->mutex);
+      queue->events.push_back(event);
+    }
+    queue->changed.notify_all();
+    collect.on_event(std::move(event));
+  };
+  listener.on_done = [queue, collect](const engine::Outcome& outcome) {
+    collect.on_done(outcome);
+    const std::lock_guard lock(queue->mutex);
+    queue->done = true;
+    queue->changed.notify_all();
+  };
+  const engine::RequestId id = service.Submit(request, listener);
+  bool cancelled = false;
+  std::unique_lock lock(queue->mutex);
+  while (true) {
+    queue->changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return queue->done || !queue->events.empty(); });
+    std::deque<engine::Event> events = std::move(queue->events);
+    queue->events.clear();
+    const bool done = queue->done;
+    lock.unlock();
+    for (const engine::Event& event : events) show(event);
+    if (InterruptGuard::Interrupted() && !cancelled) {
+      cancelled = true;
+      service.Cancel(id);
+    }
+    if (done) return collector.Wait();
+    lock.lock();
+  }
+}
+
+std::string SpeedLine(const engine::Usage& usage, engine::Finish finish) {
+  const auto rate = [](double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0.0; };
+  const int64_t run = usage.prompt_tokens - usage.cached_tokens;
+  // The first token comes with the prompt.
+  const auto later = static_cast<double>(std::max<int64_t>(usage.completion_tokens - 1, 0));
+  return fmt::format("prompt    {} tokens{}, {:.2f} s, {:.1f} tok/s   generated {} tokens, {:.2f} s, {:.1f} tok/s   {}",
+                     usage.prompt_tokens,
+                     usage.cached_tokens > 0 ? fmt::format(", {} cached", usage.cached_tokens) : "",
+                     usage.prefill_seconds, rate(static_cast<double>(run), usage.prefill_seconds),
+                     usage.completion_tokens, usage.decode_seconds, rate(later, usage.decode_seconds), NameOf(finish));
+}
+
+std::string_view NameOf(engine::Finish finish) {
+  switch (finish) {
+    case engine::Finish::kStop:
+      return "stop";
+    case engine::Finish::kLength:
+      return "length";
+    case engine::Finish::kCancelled:
+      return "cancelled";
+    case engine::Finish::kError:
+      return "error";
+  }
+  return "error";
+}
+
+}  // namespace octavo
