@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bench/common/isa_option.h"
 #include "bench/common/peers.h"
 #include "bench/common/shapes.h"
 #include "octavo/base/error.h"
@@ -22,7 +23,8 @@ VerbSpec Spec() {
   spec.details = "Multiply-adds are counted for visible pairs of a query and a key only.";
   spec.options = {{"shapes", "FILE", "text file of shapes (default: bench/shapes/attention.txt)"},
                   {"match", "TEXT", "only shapes whose name or pass contains TEXT"},
-                  {"rounds", "N", "samples per contender (default 7)"}};
+                  {"rounds", "N", "samples per contender (default 7)"},
+                  {"isa", "NAME", kIsaHelp}};
   return spec;
 }
 
@@ -103,6 +105,7 @@ int main(int argc, char** argv) {
       std::fputs(HelpPage(spec).c_str(), stdout);
       return 0;
     }
+    bench::HoldToIsa(args.Text("isa", ""), argv);
     return bench::Run(args);
   } catch (const Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

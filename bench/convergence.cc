@@ -1,12 +1,15 @@
 // ./run bench convergence: does a recipe learn as well as fp32? Every recipe trains the same small model on the shipped
 // text with three seeds and equal tokens; held-out losses are compared seed by seed. Because AdamW hides a gradient
 // that is wrong by a constant factor, the gradients of the first steps are compared with those of fp32 as well: a
-// planted fault (one layer's weight gradients twice as large) must show up in the same table.
+// planted fault (one layer's weight gradients twice as large) must show up in the same table. With --keep FILE finished
+// runs are written there and not made again, so that the table can be made in pieces.
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "octavo/base/error.h"
 #include "octavo/base/temp_folder.h"
@@ -103,6 +106,36 @@ Outcome TrainOnce(const Recipe& recipe, int seed, int64_t steps, ThreadPool& poo
   return outcome;
 }
 
+// Finished runs of a file, by recipe, seed and length.
+class Kept {
+ public:
+  explicit Kept(std::string path) : path_(std::move(path)) {
+    std::ifstream file(path_);
+    for (std::string line; std::getline(file, line);) {
+      const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+      if (json.is_discarded()) continue;  // cut off by the end of the run that wrote it
+      Outcome& outcome = outcomes_[json.at("run").get<std::string>()];
+      outcome.loss = json.at("loss").is_null() ? NAN : json.at("loss").get<double>();
+      outcome.norms = json.at("norms").get<std::map<std::string, double>>();
+    }
+  }
+
+  Outcome Get(const Recipe& recipe, int seed, int64_t steps, ThreadPool& pool) {
+    const std::string run = fmt::format("{} seed {} steps {}", recipe.name, seed, steps);
+    if (const auto found = outcomes_.find(run); found != outcomes_.end()) return found->second;
+    Outcome outcome = TrainOnce(recipe, seed, steps, pool);
+    if (!path_.empty()) {
+      std::ofstream(path_, std::ios::app)
+          << nlohmann::json({{"run", run}, {"loss", outcome.loss}, {"norms", outcome.norms}}).dump() << std::endl;
+    }
+    return outcome;
+  }
+
+ private:
+  std::string path_;
+  std::map<std::string, Outcome> outcomes_;
+};
+
 struct Interval {
   double mean, half;  // of a 95 % interval
 };
@@ -136,13 +169,14 @@ int Run(const Args& args) {
   fmt::print(
       "held-out loss after {} steps of 8 × 128 bytes, {} seeds, mean ± 95 % interval; gap to fp32 seed by seed\n",
       steps, seeds);
+  Kept kept(args.Text("keep", ""));
   std::map<std::string, std::vector<Outcome>> outcomes;
   bool good = true;
   for (const Recipe& recipe : kRecipes) {
     std::vector<double> losses, gaps;
     std::pair<std::string, double> worst{"", 1};
     for (int64_t seed = 0; seed < seeds; ++seed) {
-      outcomes[recipe.name].push_back(TrainOnce(recipe, static_cast<int>(seed), steps, pool));
+      outcomes[recipe.name].push_back(kept.Get(recipe, static_cast<int>(seed), steps, pool));
       const Outcome &own = outcomes[recipe.name].back(), &fp32 = outcomes["fp32"][static_cast<size_t>(seed)];
       losses.push_back(own.loss);
       gaps.push_back(own.loss - fp32.loss);
@@ -176,10 +210,11 @@ int main(int argc, char** argv) {
   using octavo::OptionSpec;
   const octavo::VerbSpec verb{
       .name = "bench_convergence",
-      .synopsis = "[--steps N] [--seeds N]",
+      .synopsis = "[--steps N] [--seeds N] [--keep FILE]",
       .summary = "held-out loss of recipes against fp32",
       .details = "",
-      .options = {OptionSpec{"steps", "N", "training steps"}, OptionSpec{"seeds", "N", "runs of each recipe"}}};
+      .options = {OptionSpec{"steps", "N", "training steps"}, OptionSpec{"seeds", "N", "runs of each recipe"},
+                  OptionSpec{"keep", "FILE", "finished runs are kept here and not made again"}}};
   try {
     const std::vector<std::string_view> words(argv + 1, argv + argc);
     return octavo::bench::Run(octavo::Args::Parse(verb, words));

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "bench/common/isa_option.h"
 #include "bench/common/peers.h"
 #include "bench/common/report.h"
 #include "octavo/base/error.h"
@@ -39,6 +40,7 @@ VerbSpec Spec(std::string_view details) {
                   {"families", "LIST", "comma-separated names (default: all)"},
                   {"match", "TEXT", "only shapes whose name contains TEXT"},
                   {"rounds", "N", "samples per contender (default 7)"},
+                  {"isa", "NAME", kIsaHelp},
                   {"quick", "", "bench/shapes/quick.txt and 3 rounds"}};
   return spec;
 }
@@ -96,6 +98,7 @@ int Run(const Args& args) {
     for (const Family* family : families) {
       for (Contender& contender : family->make(bench, shape)) contenders.push_back(std::move(contender));
     }
+    report.SetLimits(kernels::MeasureLimits(pool, isa.isa, 3));
     report.Add(shape, contenders, Race(contenders, options));
   }
   report.Finish();
@@ -116,6 +119,7 @@ int main(int argc, char** argv) {
       std::fputs(HelpPage(spec).c_str(), stdout);
       return 0;
     }
+    bench::HoldToIsa(args.Text("isa", ""), argv);
     return bench::Run(args);
   } catch (const Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <sstream>
 
 #include "bench/train.h"
 #include "octavo/base/error.h"
@@ -16,7 +17,7 @@ namespace octavo::bench {
 namespace {
 
 struct Bar {
-  const char* what;
+  std::string what;
   double value, bar;
   bool at_most;
 };
@@ -49,24 +50,40 @@ double QuantizedSeconds(const TrainMeasurement& run, const std::vector<std::stri
   return total;
 }
 
-std::map<std::string, Total> Race(const std::string& size, int rounds, int steps, int threads, bool peer) {
+std::vector<std::string> Split(const std::string& list) {
+  std::vector<std::string> words;
+  std::istringstream stream(list);
+  for (std::string word; std::getline(stream, word, ',');) words.push_back(word);
+  return words;
+}
+
+struct RaceOptions {
+  std::vector<std::string> contenders;  // recipes of ours, and PyTorch's modes
+  int rounds, steps, threads;
+};
+
+std::map<std::string, Total> Race(const std::string& size, const RaceOptions& options) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string n = std::to_string(steps), t = std::to_string(threads);
-  std::vector<std::vector<std::string>> commands = {
-      {self, "--one", "fp32", "--size", size, "--steps", n, "--threads", t},
-      {self, "--one", "int8", "--size", size, "--steps", n, "--threads", t}};
-  if (peer) {
-    const std::string script = std::string(OCTAVO_SOURCE_DIR) + "/tools/train_pytorch";
-    for (const char* mode : {"eager", "compile"}) commands.push_back({"python3", script, mode, size, n, t});
+  const std::string n = std::to_string(options.steps), t = std::to_string(options.threads);
+  std::vector<std::vector<std::string>> commands;
+  for (const std::string& contender : options.contenders) {
+    if (contender.starts_with("eager") || contender.starts_with("compile")) {
+      commands.push_back({"python3", std::string(OCTAVO_SOURCE_DIR) + "/tools/train_pytorch", contender, size, n, t});
+    } else {
+      commands.push_back({self, "--one", contender, "--size", size, "--steps", n, "--threads", t});
+    }
   }
   std::map<std::string, Total> totals;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < options.rounds; ++round) {
     for (const std::vector<std::string>& command : commands) {
       const TrainMeasurement m = Measure(command);
       if (!m.skipped.empty()) {
         if (round == 0) fmt::print("  {:<16} skipped: {}\n", m.contender, m.skipped);
         continue;
       }
+      // As it goes: a run that is cut short still says something.
+      fmt::print("  round {}   {:<16} {:.3f} s a step\n", round + 1, m.contender, Median(m.seconds));
+      std::fflush(stdout);
       Total& total = totals[m.contender];
       total.seconds.insert(total.seconds.end(), m.seconds.begin(), m.seconds.end());
       total.last = m;
@@ -87,6 +104,7 @@ void Report(const std::string& name, const std::map<std::string, Total>& totals,
     }
     fmt::print("\n");
   }
+  if (!totals.contains("octavo fp32") || !totals.contains("octavo int8")) return;
   const Total &fp32 = totals.at("octavo fp32"), &int8 = totals.at("octavo int8");
   const bool m = name == "M";
   PrintBar({"int8 ÷ fp32", fp32.step() / int8.step(), m ? 1.28 : 1.12, false});
@@ -97,15 +115,17 @@ void Report(const std::string& name, const std::map<std::string, Total>& totals,
     PrintBar({"int8: % of time outside matmul and attention", 100 * int8.last.outside_share, 20, true});
     PrintBar({"fp32: % of time outside matmul and attention", 100 * fp32.last.outside_share, 20, true});
   }
-  double torch = 0, torch_memory = 0;
-  for (const auto& [contender, total] : totals) {
-    if (!contender.starts_with("PyTorch")) continue;
-    if (torch == 0 || total.step() < torch) torch = total.step(), torch_memory = total.last.peak_bytes;
-  }
-  if (torch > 0) {
-    PrintBar({"fp32 ÷ PyTorch fp32 (the better of eager and compile)", torch / fp32.step(), 1.1, false});
-    if (m) PrintBar({"int8 ÷ PyTorch fp32", torch / int8.step(), 1.4, false});
-    PrintBar({"peak memory of fp32 ÷ PyTorch's", fp32.last.peak_bytes / torch_memory, 0.8, true});
+  for (const bool avx2 : {false, true}) {
+    const Total* torch = nullptr;  // the better of eager and compile
+    for (const auto& item : totals) {
+      if (!item.first.starts_with("PyTorch") || item.first.ends_with("-avx2") != avx2) continue;
+      if (torch == nullptr || item.second.step() < torch->step()) torch = &item.second;
+    }
+    if (torch == nullptr) continue;
+    const std::string peer = avx2 ? "PyTorch fp32 held to AVX2" : "PyTorch fp32";
+    PrintBar({"fp32 ÷ " + peer, torch->step() / fp32.step(), 1.1, false});
+    if (m) PrintBar({"int8 ÷ " + peer, torch->step() / int8.step(), 1.4, false});
+    if (!avx2) PrintBar({"peak memory of fp32 ÷ PyTorch's", fp32.last.peak_bytes / torch->last.peak_bytes, 0.8, true});
   }
   if (profile) fmt::print("\nfp32, size {}:\n{}\nint8, size {}:\n{}", name, fp32.last.profile, name, int8.last.profile);
 }
@@ -123,13 +143,13 @@ int Run(const Args& args) {
     fmt::print("\nsize {}: emb {}, {} layers, {} heads, mlp {}, vocabulary {}, {} × {} tokens\n", name, size.emb,
                size.layers, size.heads, size.mlp, size.vocab, size.rows, size.length);
     std::fflush(stdout);
-    Report(name,
-           Race(name, rounds,
-                steps > 0     ? steps
-                : name == "S" ? 6
-                              : 2,
-                threads, !args.Switch("no_peer")),
-           args.Switch("profile"));
+    const std::string ours = "fp32,int8", all = ours + ",eager,compile,eager-avx2";
+    const RaceOptions options{Split(args.Text("contenders", args.Switch("no_peer") ? ours : all)), rounds,
+                              steps > 0     ? steps
+                              : name == "S" ? 6
+                                            : 2,
+                              threads};
+    Report(name, Race(name, options), args.Switch("profile"));
     std::fflush(stdout);
   }
   return 0;
@@ -142,12 +162,13 @@ int main(int argc, char** argv) {
   using octavo::OptionSpec;
   const octavo::VerbSpec verb{
       .name = "bench_train",
-      .synopsis = "[--size S,M] [--rounds N] [--steps N] [--profile] [--no-peer]",
+      .synopsis = "[--size S,M] [--rounds N] [--steps N] [--profile] [--no-peer] [--contenders LIST]",
       .summary = "whole training steps",
       .details = "",
       .options = {OptionSpec{"size", "S,M", "which sizes"}, OptionSpec{"rounds", "N", "turns of every contender"},
                   OptionSpec{"steps", "N", "timed steps of a turn"},
                   OptionSpec{"profile", "", "the tables by site too"}, OptionSpec{"no_peer", "", "without PyTorch"},
+                  OptionSpec{"contenders", "LIST", "of fp32 int8 and other recipes, eager compile eager-avx2 …"},
                   OptionSpec{"one", "RECIPE", "one contender, as JSON"}}};
   try {
     const std::vector<std::string_view> words(argv + 1, argv + argc);

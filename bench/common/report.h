@@ -18,6 +18,8 @@ class Report {
   Report(bool json, const kernels::MachineLimits& limits) : json_(json), limits_(limits) {}
 
   void Header(const std::string& versions);
+  // The limits change while a virtual machine runs: those of the rows that follow.
+  void SetLimits(const kernels::MachineLimits& limits) { limits_ = limits; }
   void Add(const Shape& shape, const std::vector<Contender>& contenders, const std::vector<Timing>& timings);
   void Finish();
 
