@@ -1,0 +1,316 @@
+// The browser checks of tools/check_pages. The chat page is served from web/chat by a small stand-in for the server's
+// API, so that its answers can be as hostile, slow and broken as the checks want them.
+import { createServer } from "node:http";
+import { createRequire } from "node:module";
+import { mkdirSync, readFileSync, readdirSync } from "node:fs";
+import { dirname, extname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const require = createRequire(join(process.env.OCTAVO_PAGES_MODULES, "x.js"));
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const option = (name) => (process.argv.includes(name) ? process.argv[process.argv.indexOf(name) + 1] : null);
+
+const kPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'";
+const kTypes = { ".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript" };
+
+// --- hostile model output ---
+
+function hostileOutputs() {
+  const payloads = [
+    "<img src=x onerror=pwned()>", "<script>pwned()</script>", "<svg onload=pwned()>", "<iframe srcdoc='<script>parent.pwned()</script>'>",
+    "<a href=javascript:pwned()>x</a>", "<body onload=pwned()>", "<details open ontoggle=pwned()>", "<style>@import 'http://evil.example/x.css'</style>",
+    "<link rel=stylesheet href=http://evil.example/x.css>", "<meta http-equiv=refresh content='0;url=http://evil.example'>", "<form action=http://evil.example><button>x</button></form>",
+    "<math><mtext><script>pwned()</script></mtext></math>", "<video><source onerror=pwned()></video>", "<input autofocus onfocus=pwned()>", "<base href=http://evil.example/>",
+    "[x](javascript:pwned())", "[x](JaVaScRiPt:pwned())", "[x](data:text/html,<script>pwned()</script>)", "![x](http://evil.example/p.png)", "[x](vbscript:pwned())",
+    "[x](http://a\"onmouseover=pwned())", "[a](https://evil.example/<script>)", "<http://evil.example/x>", "&lt;script&gt;pwned()&lt;/script&gt;", "\u202Egnp.exe<script>pwned()</script>\u2066",
+  ];
+  const wrap = [(p) => p, (p) => "```html\n" + p + "\n```", (p) => "# " + p + "\n> " + p, (p) => "- " + p + "\n  - " + p + "\n1. " + p,
+    (p) => `| a | b |\n|---|---|\n| ${p} | **${p}** |`, (p) => "`" + p + "` *" + p + "* __" + p + "__", (p) => "```" + p, (p) => "text\n" + p.repeat(20) + "\n\n~~" + p + "~~"];
+  return wrap.flatMap((w) => payloads.map(w));
+}
+
+// --- the stand-in ---
+
+const mock = { key: "", slots: 0, refuse: 0, refusal: 429, hostile: hostileOutputs(), requests: [] };
+
+function replyFor(text) {
+  if (text.startsWith("hostile ")) return [mock.hostile[Number(text.slice(8))]];
+  if (text === "long") return Array.from({ length: 10000 }, (_, i) => (i % 90 === 89 ? "\n\n" : i % 400 === 60 ? "\n```js\nlet x = 1;\n```\n" : `word${i % 17} `));
+  const story = "Octavo keeps **one set of bits**: the same seed gives the same text.\n\n1. Train in int8\n2. Convert\n3. Serve\n\n```cpp\nint main() { return 0; }\n```\n\n| what | bits |\n|---|---|\n| weights | 8 |\n| cache | 8 |\n\nSee [the docs](https://example.org/).";
+  return story.match(/\s*\S+/g);
+}
+
+async function chat(request, response, body) {
+  const { messages, seed } = JSON.parse(body);
+  const text = messages.at(-1).content;
+  if (mock.refuse > 0) {
+    --mock.refuse;
+    response.writeHead(mock.refusal, { "content-type": "application/json", "retry-after": "1" });
+    response.end(JSON.stringify({ error: { message: "no", type: "x", code: mock.refusal === 429 ? "queue_full" : "loading" } }));
+    return;
+  }
+  ++mock.slots;
+  let gone = false;
+  response.on("close", () => { gone = true; });
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  const chunk = (value) => response.write(`data: ${JSON.stringify({ id: "chatcmpl-1", object: "chat.completion.chunk", model: "tiny", system_fingerprint: "fp_2f8a91c0", ...value })}\n\n`);
+  const say = (delta, finish = null) => chunk({ choices: [{ index: 0, delta, finish_reason: finish }] });
+  say({ role: "assistant", content: "" });
+  if (text === "think") say({ reasoning_content: "First I look at the question, then at the answer.\n" });
+  const pieces = text === "slow" ? Array.from({ length: 100000 }, (_, i) => `s${i} `) : replyFor(text);
+  for (let i = 0; i < pieces.length && !gone; ++i) {
+    say({ content: pieces[i] });
+    if (text === "slow") await new Promise((done) => setTimeout(done, 20));
+    else if (i % 50 === 49) await new Promise((done) => setTimeout(done, 1));
+    else if (pieces.length < 200) await new Promise((done) => setTimeout(done, 4));
+  }
+  --mock.slots;
+  if (gone) return;
+  say({}, "stop");
+  chunk({ choices: [], usage: { prompt_tokens: 12, completion_tokens: pieces.length, total_tokens: 12 + pieces.length } });
+  response.end("data: [DONE]\n\n");
+}
+
+const server = createServer((request, response) => {
+  const path = new URL(request.url, "http://x").pathname;
+  const file = path === "/" ? "index.html" : path.slice(1);
+  if (request.method === "GET" && readdirSync(join(root, "web/chat")).includes(file)) {
+    response.writeHead(200, { "content-type": kTypes[extname(file)], "content-security-policy": kPolicy, "x-content-type-options": "nosniff" });
+    response.end(readFileSync(join(root, "web/chat", file)));
+    return;
+  }
+  if (mock.key && request.headers.authorization !== `Bearer ${mock.key}`) {
+    response.writeHead(401, { "content-type": "application/json" });
+    response.end(JSON.stringify({ error: { message: "wrong key", type: "authentication_error", code: "invalid_api_key" } }));
+    return;
+  }
+  if (path === "/v1/models") {
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify({ object: "list", data: [{ id: "tiny", object: "model", meta: { n_params: 1234567, quantization: "int8" } }, { id: "tiny-lora", object: "model", parent: "tiny" }] }));
+    return;
+  }
+  let body = "";
+  request.on("data", (piece) => { body += piece; });
+  request.on("end", () => chat(request, response, body).catch(() => response.destroy()));
+});
+
+// --- the checks ---
+
+let failures = 0;
+function check(good, what, detail = "") {
+  if (!good) ++failures;
+  console.log(`${good ? "pass" : "FAIL"}  ${what}${detail !== "" ? `   ${detail}` : ""}`);
+}
+
+const shots = option("--shots");
+if (shots) mkdirSync(shots, { recursive: true });
+
+async function findings(page, where) {
+  // Put in by the debugger, which the page's policy does not bind.
+  await page.evaluate(axe);
+  const result = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  const serious = result.violations.filter((one) => ["serious", "critical"].includes(one.impact));
+  check(serious.length === 0, `${where}: no serious accessibility finding`, serious.map((one) => `${one.id} (${one.nodes.map((n) => n.target.join(" ")).slice(0, 3).join("; ")})`).join(", "));
+}
+
+async function everyLook(browser, name, url, prepare) {
+  for (const scheme of ["light", "dark"]) {
+    for (const width of [1280, 360]) {
+      const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: width === 360 ? 740 : 800 } });
+      const page = await watched(context, url);
+      await prepare(page, width);
+      await findings(page, `${name}, ${scheme}, ${width} px`);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      check(wide <= 0, `${name}, ${scheme}, ${width} px: nothing sticks out`, wide > 0 ? `${wide} px` : "");
+      if (shots && !(scheme === "dark" && width === 360)) {
+        await page.screenshot({ path: join(shots, `${name}-${width === 360 ? "phone" : scheme}.png`) });
+      }
+      await context.close();
+    }
+  }
+}
+
+// A page whose foreign requests and errors count.
+const foreign = [];
+const problems = [];
+async function watched(context, url) {
+  const page = await context.newPage();
+  const origin = new URL(url).origin;
+  page.on("request", (request) => {
+    const target = request.url();
+    if (!target.startsWith("data:") && !target.startsWith("blob:") && new URL(target).origin !== origin) foreign.push(target);
+  });
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("dialog", (dialog) => { problems.push("dialog"); dialog.dismiss(); });
+  await page.addInitScript(() => {
+    window.pwnedCount = 0;
+    window.pwned = () => { ++window.pwnedCount; };
+  });
+  await page.goto(url);
+  return page;
+}
+
+const finished = (page) => page.waitForFunction(() => document.getElementById("stop").hidden && !document.querySelector(".cursor"), null, { timeout: 60000 });
+async function ask(page, text) {
+  await page.fill("#input", text);
+  await page.press("#input", "Enter");
+}
+
+async function checkHostile(browser, url) {
+  const context = await browser.newContext();
+  const page = await watched(context, url);
+  let bad = 0;
+  for (let i = 0; i < mock.hostile.length; ++i) {
+    await page.click("#new");
+    await ask(page, `hostile ${i}`);
+    await finished(page);
+    bad += await page.evaluate(() => {
+      const log = document.getElementById("log");
+      for (const link of log.querySelectorAll("a")) link.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+      const nodes = log.querySelectorAll("script, img, svg, iframe, style, link, meta, form, video, math, input, base, object, embed, [onerror], [onload], [onmouseover]").length;
+      const links = [...log.querySelectorAll("a")].filter((a) => !/^(https?|mailto):/.test(a.href)).length;
+      return nodes + links + window.pwnedCount;
+    });
+  }
+  check(mock.hostile.length >= 200 && bad === 0, `${mock.hostile.length} hostile outputs run nothing`, bad ? `${bad} findings` : "");
+  await context.close();
+}
+
+async function checkStream(browser, url) {
+  const context = await browser.newContext();
+  const page = await watched(context, url);
+  await page.evaluate(() => {
+    window.longest = 0;
+    window.polite = 0;
+    new MutationObserver(() => ++window.polite).observe(document.getElementById("live"), { childList: true, characterData: true, subtree: true });
+    let last = performance.now();
+    const tick = () => { const now = performance.now(); window.longest = Math.max(window.longest, now - last); last = now; requestAnimationFrame(tick); };
+    requestAnimationFrame(tick);
+    window.began = performance.now();
+  });
+  await ask(page, "long");
+  await finished(page);
+  const { longest, polite, seconds } = await page.evaluate(() => ({ longest: window.longest, polite: window.polite, seconds: (performance.now() - window.began) / 1000 }));
+  check(longest < 200, "10,000 tokens: no frame over 200 ms", `${longest.toFixed(0)} ms`);
+  check(polite <= 2 * seconds + 2, "the live region changes at most twice a second", `${polite} in ${seconds.toFixed(1)} s`);
+  await ask(page, "slow");
+  await page.waitForFunction(() => document.querySelector("article:last-of-type > .text")?.textContent.includes("s5"));
+  check(mock.slots === 1, "a stream holds a slot");
+  await page.reload();
+  for (let i = 0; i < 50 && mock.slots; ++i) await new Promise((done) => setTimeout(done, 20));
+  check(mock.slots === 0, "a reload in mid-stream frees it");
+  await page.click("#new");
+  await ask(page, "slow");
+  await page.waitForSelector("#stop:visible");
+  await page.keyboard.press("Escape");
+  await finished(page);
+  for (let i = 0; i < 50 && mock.slots; ++i) await new Promise((done) => setTimeout(done, 20));
+  check(mock.slots === 0, "Escape stops an answer and frees the slot");
+  await context.close();
+}
+
+async function checkStates(browser, url) {
+  const context = await browser.newContext();
+  mock.key = "right";
+  const page = await watched(context, url);
+  await page.waitForSelector("#notice div");
+  check((await page.textContent("#notice")).includes("API key"), "without a key: says so");
+  check(await page.evaluate(() => document.activeElement.id === "key"), "and puts the focus on the field");
+  await page.fill("#key", "wrong");
+  await page.press("#key", "Tab");
+  await page.waitForTimeout(150);
+  check((await page.textContent("#notice")).includes("API key"), "a wrong key: says so");
+  await page.fill("#key", "right");
+  await page.press("#key", "Tab");
+  await page.waitForFunction(() => document.getElementById("model").options.length === 2);
+  check((await page.textContent("#notice")) === "", "the right key: models appear");
+  await ask(page, "hello");
+  await finished(page);
+  check((await page.textContent("#log")).includes("one set of bits"), "and an answer comes");
+  for (const [status, words] of [[429, "busy"], [503, "loaded"]]) {
+    mock.refuse = 1;
+    mock.refusal = status;
+    await page.click("#new");
+    await ask(page, "hello");
+    await page.waitForSelector("#notice div");
+    check((await page.textContent("#notice")).includes(words), `${status}: says so`);
+    await page.waitForFunction(() => document.getElementById("log").textContent.includes("one set of bits"), null, { timeout: 10000 });
+    check(true, `${status}: tries again by itself`);
+    await finished(page);
+  }
+  mock.key = "";
+  await context.close();
+}
+
+async function checkBranches(browser, url) {
+  const context = await browser.newContext({ acceptDownloads: true });
+  const page = await watched(context, url);
+  await ask(page, "think");
+  await finished(page);
+  check(await page.isVisible("article.assistant details.reasoning"), "reasoning has a block of its own");
+  await page.click("button:has-text('Same bits?')");
+  await page.waitForFunction(() => /same text/.test(document.querySelector("article.assistant .tools").textContent));
+  check(true, "the same seed gives the same text");
+  await page.click("button:has-text('Regenerate')");
+  await finished(page);
+  check((await page.textContent("article.assistant .tools")).includes("2/2"), "answering again makes a branch");
+  await page.click("button[aria-label='Earlier version']");
+  check((await page.textContent("article.assistant .tools")).includes("1/2"), "the older branch is there");
+  await page.click("article.user button:has-text('Edit')");
+  await page.fill("article.user textarea", "another question");
+  await page.click("button:has-text('Send as a new branch')");
+  await finished(page);
+  check((await page.textContent("article.user")).includes("another question"), "an edited message is a branch with an answer");
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("#export")]);
+  const file = await download.path();
+  await page.reload();
+  check((await page.textContent("#log")).includes("another question"), "conversations survive a reload");
+  const before = await page.locator("#list li").count();
+  await page.setInputFiles("#import-file", { name: "chats.json", mimeType: "application/json", buffer: readFileSync(file) });
+  await page.waitForFunction((n) => document.querySelectorAll("#list li").length > n, before);
+  check(true, "an exported file comes back in");
+  await page.setInputFiles("#import-file", { name: "x.json", mimeType: "application/json", buffer: Buffer.from("{\"all\":[1]}") });
+  await page.waitForSelector("#notice div");
+  check(true, "another file is refused");
+  await context.close();
+}
+
+async function main() {
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"] });
+  try {
+    await new Promise((done) => server.listen(0, "127.0.0.1", done));
+    const url = `http://127.0.0.1:${server.address().port}/`;
+    if (!process.argv.includes("--no-chat")) {
+      const only = option("--only");
+      if (!only) await everyLook(browser, "chat", url, async (page, width) => {
+        await ask(page, "What does Octavo promise?");
+        await finished(page);
+        await page.waitForTimeout(300);
+        if (width > 1000) await page.click("#settings-open");
+      });
+      if (!only || only === "states") await checkStates(browser, url);
+      if (!only || only === "branches") await checkBranches(browser, url);
+      if (!only || only === "stream") await checkStream(browser, url);
+      if (!only || only === "hostile") await checkHostile(browser, url);
+    }
+    const report = option("--report");
+    if (report) await everyLook(browser, "report", pathToFileURL(report).href, async (page) => page.waitForTimeout(200));
+    const dashboard = option("--dashboard");
+    if (dashboard) {
+      await everyLook(browser, "dashboard", dashboard, async (page) => { await page.waitForSelector("figure.plot"); });
+    }
+  } finally {
+    await browser.close();
+    server.close();
+    server.closeAllConnections();
+  }
+  check(foreign.length === 0, "no request to another origin", foreign.slice(0, 3).join(" "));
+  check(problems.length === 0, "no error in a page", problems.slice(0, 3).join(" "));
+  console.log(failures ? `${failures} failed` : "all passed");
+  process.exitCode = failures ? 1 : 0;
+}
+
+await main();
