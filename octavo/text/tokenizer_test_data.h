@@ -14,9 +14,7 @@
 
 namespace octavo::text {
 
-inline std::string GoldenPath(std::string_view name) {
-  return OCTAVO_SOURCE_DIR "/tests/golden/" + std::string(name);
-}
+inline std::string GoldenPath(std::string_view name) { return OCTAVO_SOURCE_DIR "/tests/golden/" + std::string(name); }
 
 inline std::string ReadTestFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
