@@ -45,13 +45,35 @@ void WaitWhileEqual(std::atomic<uint32_t>& value, uint32_t old) {
 
 }  // namespace
 
+// A run hands out `size` numbers; whoever is awake takes the next one, the caller included. A thread that the system
+// has not woken yet is so never waited for: on a busy machine that wait is a slice of the scheduler, milliseconds for
+// a product of microseconds.
 struct ThreadPool::Shared {
+  std::atomic<uint64_t> next{0};  // run << 32 | number to take
   std::atomic<uint32_t> generation{0};
-  std::atomic<uint32_t> pending{0};
+  std::atomic<uint32_t> pending{0};  // numbers that are not done
   std::atomic<bool> stop{false};
   const FunctionRef<void(int, int)>* work = nullptr;
   std::vector<std::exception_ptr> errors;
   std::vector<std::thread> threads;
+
+  // Publishes a run whose number 0 is the caller's.
+  void Start(const FunctionRef<void(int, int)>& what, int workers) {
+    work = &what;
+    pending.store(static_cast<uint32_t>(workers), std::memory_order_relaxed);
+    next.store(((next.load(std::memory_order_relaxed) >> 32) + 1) << 32 | 1, std::memory_order_release);
+    generation.fetch_add(1, std::memory_order_acq_rel);
+    generation.notify_all();
+  }
+
+  // The next number of the current run, or -1. A number taken holds the run open: `work` stays what it was.
+  int Take(int workers) {
+    uint64_t at = next.load(std::memory_order_acquire);
+    do {
+      if (static_cast<uint32_t>(at) >= static_cast<uint32_t>(workers)) return -1;
+    } while (!next.compare_exchange_weak(at, at + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+    return static_cast<int>(static_cast<uint32_t>(at));
+  }
 
   void RunOne(int worker, int workers) {
     inside_run = true;
@@ -62,17 +84,17 @@ struct ThreadPool::Shared {
       errors[worker] = std::current_exception();
     }
     inside_run = false;
+    if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1) pending.notify_one();
   }
 
-  void Loop(int worker, int workers) {
+  void Loop(int workers) {
     SetFloatMode();
     uint32_t seen = 0;
     while (true) {
       WaitWhileEqual(generation, seen);
       seen = generation.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_acquire)) return;
-      RunOne(worker, workers);
-      if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1) pending.notify_one();
+      for (int worker; (worker = Take(workers)) >= 0;) RunOne(worker, workers);
     }
   }
 };
@@ -81,8 +103,9 @@ ThreadPool::ThreadPool(int threads) : size_(threads), shared_(std::make_unique<S
   if (threads < 1) ThrowUsage("a thread pool needs at least 1 thread, found {}", threads);
   SetFloatMode();
   shared_->errors.resize(threads);
-  for (int worker = 1; worker < threads; ++worker) {
-    shared_->threads.emplace_back([shared = shared_.get(), worker, threads] { shared->Loop(worker, threads); });
+  shared_->next = static_cast<uint64_t>(threads);  // nothing to take yet
+  for (int thread = 1; thread < threads; ++thread) {
+    shared_->threads.emplace_back([shared = shared_.get(), threads] { shared->Loop(threads); });
   }
 }
 
@@ -100,11 +123,9 @@ void ThreadPool::Run(FunctionRef<void(int, int)> work) {
     return;
   }
   Shared& shared = *shared_;
-  shared.work = &work;
-  shared.pending.store(static_cast<uint32_t>(size_ - 1), std::memory_order_release);
-  shared.generation.fetch_add(1, std::memory_order_acq_rel);
-  shared.generation.notify_all();
+  shared.Start(work, size_);
   shared.RunOne(0, size_);
+  for (int worker; (worker = shared.Take(size_)) >= 0;) shared.RunOne(worker, size_);
   for (uint32_t left; (left = shared.pending.load(std::memory_order_acquire)) != 0;) {
     WaitWhileEqual(shared.pending, left);
   }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "octavo/base/error.h"
@@ -27,6 +28,38 @@ TEST(ThreadPool, EveryIndexOnce) {
       }
     }
   }
+}
+
+// Runs follow each other faster than threads wake: a late one must neither take a part of a run that ended nor run a
+// part twice.
+TEST(ThreadPool, ShortRunsInARowEachPartOnce) {
+  for (int threads : {2, 7}) {
+    ThreadPool pool(threads);
+    std::vector<int> hits(threads);
+    for (int run = 0; run < 20000; ++run) {
+      const int expected = run + 1;
+      pool.Run([&](int worker, int workers) {
+        ASSERT_EQ(workers, threads);
+        ++hits[worker];
+      });
+      ASSERT_EQ(hits, std::vector<int>(threads, expected)) << threads << " threads, run " << run;
+    }
+  }
+}
+
+// A part that is held up does not keep the others from being done by whoever is free.
+TEST(ThreadPool, OtherPartsFinishWhileOneIsHeldUp) {
+  ThreadPool pool(8);
+  std::atomic<int> others{0};
+  pool.Run([&](int worker, int workers) {
+    if (worker != 0) {
+      ++others;
+      return;
+    }
+    // Worker 0 is the caller's: the seven other parts finish without it.
+    while (others.load() < workers - 1) std::this_thread::yield();
+  });
+  EXPECT_EQ(others.load(), 7);
 }
 
 TEST(ThreadPool, PiecesAreContiguousMultiplesOfTheGrain) {
