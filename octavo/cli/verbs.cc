@@ -40,6 +40,7 @@ std::span<const VerbSpec> Verbs() {
       ChatVerb(),
       ServeVerb(),
       VerifyVerb(),
+      BenchVerb(),
       EvalVerb(),
       CompareVerb(),
       DiffVerb(),

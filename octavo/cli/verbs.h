@@ -14,6 +14,7 @@ int RunCommand(std::span<const std::string_view> words);
 // Every verb, in the order of the help page.
 std::span<const VerbSpec> Verbs();
 
+VerbSpec BenchVerb();
 VerbSpec ChatVerb();
 VerbSpec CompareVerb();
 VerbSpec CompletionVerb();
