@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfenv>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -26,6 +27,11 @@ namespace {
 constexpr int kSpins = 4000;
 
 thread_local bool inside_run = false;
+
+// The pools that this thread made and that still live, and its float mode before the first of them. Pools may end in
+// any order: the last one puts the mode back.
+thread_local int pools_made_here = 0;
+thread_local std::fenv_t mode_before_pools;
 
 // Tells the core that this is a waiting loop.
 void Pause() {
@@ -56,6 +62,7 @@ struct ThreadPool::Shared {
   const FunctionRef<void(int, int)>* work = nullptr;
   std::vector<std::exception_ptr> errors;
   std::vector<std::thread> threads;
+  std::thread::id maker = std::this_thread::get_id();
 
   // Publishes a run whose number 0 is the caller's.
   void Start(const FunctionRef<void(int, int)>& what, int workers) {
@@ -101,6 +108,7 @@ struct ThreadPool::Shared {
 
 ThreadPool::ThreadPool(int threads) : size_(threads), shared_(std::make_unique<Shared>()) {
   if (threads < 1) ThrowUsage("a thread pool needs at least 1 thread, found {}", threads);
+  if (pools_made_here++ == 0) std::fegetenv(&mode_before_pools);
   SetFloatMode();
   shared_->errors.resize(threads);
   shared_->next = static_cast<uint64_t>(threads);  // nothing to take yet
@@ -114,6 +122,7 @@ ThreadPool::~ThreadPool() {
   shared_->generation.fetch_add(1, std::memory_order_acq_rel);
   shared_->generation.notify_all();
   for (std::thread& thread : shared_->threads) thread.join();
+  if (std::this_thread::get_id() == shared_->maker && --pools_made_here == 0) std::fesetenv(&mode_before_pools);
 }
 
 void ThreadPool::Run(FunctionRef<void(int, int)> work) {

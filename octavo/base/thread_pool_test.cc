@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -109,6 +110,37 @@ TEST(ThreadPool, WorkersFlushSubnormals) {
   pool.Run([&](int worker, int) { results[worker] = tiny * 0.5f; });
   EXPECT_EQ(results, std::vector<float>(3, 0.0f));
   EXPECT_TRUE(FloatModeIsSet());
+}
+
+// A library's pool may not change what its user computes afterwards. On threads of their own, so that no other test is
+// seen or disturbed.
+TEST(ThreadPool, TheCallersFloatModeComesBack) {
+  std::thread([] {
+    volatile float tiny = std::numeric_limits<float>::min();
+    const float half = tiny * 0.5f;
+    ASSERT_GT(half, 0.0f);
+    {
+      auto first = std::make_unique<ThreadPool>(1);
+      EXPECT_TRUE(FloatModeIsSet());
+      const ThreadPool second(2);
+      first.reset();  // not the last one that lives
+      EXPECT_TRUE(FloatModeIsSet());
+    }
+    EXPECT_FALSE(FloatModeIsSet());
+    EXPECT_EQ(tiny * 0.5f, half);
+  }).join();
+}
+
+TEST(ThreadPool, EndsOnAnotherThreadWithoutChangingItsFloatMode) {
+  std::thread([] {
+    auto pool = std::make_unique<ThreadPool>(2);
+    std::thread([&] {
+      const ScopedSubnormals other;  // a thread begins with the mode of the one that started it
+      pool.reset();
+      EXPECT_FALSE(FloatModeIsSet());
+    }).join();
+    EXPECT_TRUE(FloatModeIsSet());
+  }).join();
 }
 
 TEST(ThreadPool, ChooseThreadsReadsTheEnvironment) {
