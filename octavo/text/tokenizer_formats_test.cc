@@ -321,7 +321,7 @@ TEST(SentencePiece, PiecesBytesAndControl) {
   EXPECT_EQ(tokenizer->roles().unknown, 0);
 }
 
-// Every pre-tokenizer that a file may name compiles and loses nothing.
+// Every pre-tokenizer that a file may name compiles and loses nothing, long runs included (the bench times them).
 TEST(Gguf, EveryPreTokenizerWorks) {
   GgufVocabulary gguf = SmallGguf(TrainSmall("llama3"));
   RandomText random(35);
@@ -331,6 +331,11 @@ TEST(Gguf, EveryPreTokenizerWorks) {
     for (int i = 0; i < 100; ++i) {
       const std::string text = random.Next();
       ASSERT_EQ(tokenizer->Decode(tokenizer->Encode(text)), text) << pre;
+    }
+    for (const char* unit : {"a", " ", "1", "!", "日"}) {
+      std::string run;
+      for (int i = 0; i < 100'000; ++i) run += unit;
+      ASSERT_EQ(tokenizer->Decode(tokenizer->Encode(run)), run) << pre << " '" << unit << "'";
     }
   }
   // DeepSeek's letters hold the Kelvin sign and the omega with oxia, not their normalized twins in a range.
