@@ -106,7 +106,8 @@ class Comparison {
     const ops::Rows rows = ops::RowsOfShape(batch, length);
     return quant::MakePlan(
         [&](ops::Context& context) {
-          model.Logits(context, models::Forward(context, model, Tensor::Meta({batch, length}, DType::kI32), rows));
+          const Tensor ids = Tensor::Meta({batch, length}, DType::kI32);
+          models::Loss(context, model, ids, ids, ids, rows, {.total_weights = 1}, nullptr);
         },
         rules);
   }

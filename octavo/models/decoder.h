@@ -57,9 +57,11 @@ nn::AttentionOptions AttentionOptionsOf(const ModelConfig& config);
 
 std::unique_ptr<Model> MakeGpt3(const ModelConfig& config);
 std::unique_ptr<Model> MakeLlama(const ModelConfig& config);
+std::unique_ptr<Model> MakeQwen2(const ModelConfig& config);
 std::unique_ptr<Model> MakeMixtral(const ModelConfig& config);
 std::unique_ptr<Model> MakeDeepSeek(const ModelConfig& config);
 std::unique_ptr<Model> MakeQwen3(const ModelConfig& config);
+std::unique_ptr<Model> MakeGemma(const ModelConfig& config);
 std::unique_ptr<Model> MakeGemma2(const ModelConfig& config);
 
 }  // namespace octavo::models

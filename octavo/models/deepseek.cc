@@ -5,7 +5,8 @@
 //
 // V2 scores experts by softmax. V3 scores by sigmoid, adds a bias to the choice (which balancing moves, not the
 // gradient), and divides the chosen scores by their sum. Positions are YaRN's; when it stretches them the scores are
-// sharpened by mscale.
+// sharpened by mscale. Training may add layers that predict further tokens (mtp_num_layers).
+#include <array>
 #include <cmath>
 #include <deque>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "octavo/nn/mla.h"
 #include "octavo/ops/add.h"
 #include "octavo/ops/elementwise.h"
+#include "octavo/ops/slice.h"
 
 namespace octavo::models {
 namespace {
@@ -77,6 +79,13 @@ struct Block {
     }
   }
 
+  ops::Var operator()(ops::Context& context, const ops::Var& x, const ops::Rows& rows, double dropout) const {
+    const ops::Var attended = ops::Add(context, x, attention(context, attention_norm(context, x), rows));
+    const ops::Var normed = ffn_norm(context, attended);
+    const ops::Var added = mlp ? (*mlp)(context, normed) : (*experts)(context, normed);
+    return ops::Dropout(context, ops::Add(context, attended, added), dropout, "layer_dropout");
+  }
+
   nn::Norm attention_norm;
   nn::MlaAttention attention;
   nn::Norm ffn_norm;
@@ -84,16 +93,43 @@ struct Block {
   std::optional<Experts> experts;
 };
 
+// One layer of multi-token prediction: block(projection([norm(embedded) | norm(hidden)])), with experts.
+struct FurtherToken {
+  FurtherToken(const nn::Builder& mtp, int k, const ModelConfig& config, const std::shared_ptr<ops::RopeTable>& rope)
+      : number(std::to_string(k)),
+        embedding_norm(MakeNorm(mtp, config, "embedding_norm")),
+        hidden_norm(MakeNorm(mtp, config, "hidden_state_norm")),
+        projection(Place(mtp), Name("projection"), {2 * config.emb_dim}, {config.emb_dim},
+                   nn::DenseInit({2 * config.emb_dim})),
+        block(Place(mtp).Child(Name("transformer_layer")), config, false, rope) {}
+
+  ops::Var operator()(ops::Context& context, const ops::Var& hidden, const ops::Var& embedded, const ops::Rows& rows,
+                      double dropout) const {
+    const ops::Scope layer(context, "mtp_layer_" + number);
+    const ops::Var first = embedding_norm(context, embedded), second = hidden_norm(context, hidden);
+    const std::array<ops::Var, 2> both = {first, second};
+    const ops::Var x = projection(context, ops::Concat(context, both, 2));
+    const ops::Scope inside(context, Name("transformer_layer"));
+    return block(context, x, rows, dropout);
+  }
+
+  std::string Name(const char* what) const { return "mtp_" + number + "_" + what; }
+  nn::Builder Place(const nn::Builder& mtp) const { return mtp.Child("mtp_layer_" + number); }
+  nn::Norm MakeNorm(const nn::Builder& mtp, const ModelConfig& config, const char* what) const {
+    return nn::Norm::Rms(Place(mtp), Name(what), config.emb_dim, config.normalization_layer_epsilon);
+  }
+
+  std::string number;
+  nn::Norm embedding_norm, hidden_norm;
+  nn::Linear projection;
+  Block block;
+};
+
 class DeepSeek : public Decoder {
  public:
   explicit DeepSeek(const ModelConfig& config) : Decoder(config) {
     if (config.attention_type != "mla") {
       ThrowUsage("decoder_block deepseek: attention_type is {}, expected mla", config.attention_type);
-    }
-    if (config.mtp_num_layers > 0) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("mtp_num_layers={}: multi-token prediction is not supported", config.mtp_num_layers),
-                  "train without it: mtp_num_layers=0");
     }
     if (config.routed_score_func.empty()) {
       ThrowUsage("decoder_block deepseek: routed_score_func is empty, expected softmax (v2) or sigmoid (v3)");
@@ -104,15 +140,19 @@ class DeepSeek : public Decoder {
       blocks_.emplace_back(DecoderBuilder().Child(LayerName(i)), config, IsDense(i), rope);
     }
     MakeHead(NormKind::kRms);
+    for (int k = 1; k <= mtp_layers(); ++k) further_.emplace_back(Root().Child("mtp_block"), k, config, rope);
   }
 
   ops::Var Layer(ops::Context& context, int index, const ops::Var& x, const ops::Rows& rows) override {
     const ops::Scope decoder(context, "decoder"), layer(context, LayerName(index));
-    const Block& block = blocks_[static_cast<size_t>(index)];
-    const ops::Var attended = ops::Add(context, x, block.attention(context, block.attention_norm(context, x), rows));
-    const ops::Var normed = block.ffn_norm(context, attended);
-    const ops::Var added = block.mlp ? (*block.mlp)(context, normed) : (*block.experts)(context, normed);
-    return ops::Dropout(context, ops::Add(context, attended, added), DropoutRate(), "layer_dropout");
+    return blocks_[static_cast<size_t>(index)](context, x, rows, DropoutRate());
+  }
+
+  int mtp_layers() const override { return static_cast<int>(config().mtp_num_layers); }
+  ops::Var MtpLayer(ops::Context& context, int k, const ops::Var& hidden, const ops::Var& embedded,
+                    const ops::Rows& rows) override {
+    const ops::Scope scope(context, "mtp_block");
+    return further_[static_cast<size_t>(k - 1)](context, hidden, embedded, rows, DropoutRate());
   }
 
  private:
@@ -124,6 +164,7 @@ class DeepSeek : public Decoder {
   }
 
   std::deque<Block> blocks_;
+  std::deque<FurtherToken> further_;
 };
 
 }  // namespace

@@ -34,11 +34,11 @@ ops::RouterOptions RouterOptionsOf(const ModelConfig& config) {
 }  // namespace
 
 nn::MoeOptions MoeOptionsOf(const ModelConfig& config) {
-  if (config.capacity_factor > 0) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("capacity_factor={}: experts of limited capacity, which drop tokens, are not supported",
-                            config.capacity_factor),
-                "capacity_factor=-1 sends every token to all its experts");
+  if (config.capacity_factor > 0 && config.sparse_matmul) {
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("capacity_factor={}: grouped products (sparse_matmul) drop no token", config.capacity_factor),
+        "capacity_factor=-1 sends every token to all its experts, sparse_matmul=false limits them");
   }
   if (config.mlp_activations.size() != 2 || config.mlp_activations[1] != "linear") {
     ThrowUsage("mlp_activations: experts are gated, expected an activation and linear");
@@ -51,6 +51,7 @@ nn::MoeOptions MoeOptionsOf(const ModelConfig& config) {
   options.router_bias = config.routed_bias;
   options.sparse = config.sparse_matmul;
   options.gmm = config.megablox;
+  options.capacity_factor = config.capacity_factor;
   options.balance_loss = config.load_balance_loss_weight > 0;
   options.activation = config.mlp_activations[0];
   options.init_scale = config.dense_init_scale;

@@ -7,8 +7,8 @@
 
 namespace octavo::models {
 
-// Sizes, activation, router and path. A usage error for what drops tokens (capacity_factor) and for a scoring function
-// that is not known.
+// Sizes, activation, router and path. A usage error for a capacity_factor with grouped products, which drop nothing,
+// and for a scoring function that is not known.
 nn::MoeOptions MoeOptionsOf(const ModelConfig& config);
 
 }  // namespace octavo::models

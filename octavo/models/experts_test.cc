@@ -10,7 +10,8 @@ namespace octavo::models {
 namespace {
 
 std::vector<ModelConfig> AllTiny() {
-  return {TinyMixtral(), TinyMixtral(false), TinyDeepSeek(), TinyDeepSeek(false), TinyGemma2(), TinyQwen3()};
+  return {TinyMixtral(), TinyMixtral(false), TinyDeepSeek(), TinyDeepSeek(false), TinyGemma(),
+          TinyGemma2(),  TinyQwen2(),        TinyQwen3(),    TinyCapacity(),      TinyMtp()};
 }
 
 std::unique_ptr<Model> Filled(const ModelConfig& config, ThreadPool& pool) {
@@ -22,6 +23,7 @@ std::unique_ptr<Model> Filled(const ModelConfig& config, ThreadPool& pool) {
 double LossOf(ops::Context& context, Model& model, const TestBatch& batch) {
   LossOptions options;
   options.total_weights = static_cast<double>(batch.tokens.size());
+  options.mtp_weights = static_cast<double>(MtpWeights(batch.segmentation, model.mtp_layers()));
   return Loss(context, model, batch.tokens, batch.targets, batch.segmentation, batch.rows, options, nullptr)
       .value.ToVector<float>()
       .at(0);
@@ -122,14 +124,50 @@ TEST(ExpertModels, LoadsCountEveryLayerAndPadding) {
   }
 }
 
+// With room for everybody nothing is dropped; with little room something is, and loss and gradients change.
+TEST(ExpertModels, CapacityDropsTokens) {
+  ops::TestBench bench(2);
+  const TestBatch batch = RandomBatch(2, 20, 61, true);
+  ModelConfig config = TinyCapacity();
+  const double dense = LossOf(bench.context, *Filled(TinyMixtral(false), bench.pool), batch);
+  config.capacity_factor = 4;
+  EXPECT_NEAR(LossOf(bench.context, *Filled(config, bench.pool), batch), dense, 2e-6);
+  config.capacity_factor = 0.3;
+  EXPECT_GT(std::fabs(LossOf(bench.context, *Filled(config, bench.pool), batch) - dense), 1e-3);
+}
+
+// The further tokens' loss: what they are, how much they weigh, and that only training has them.
+TEST(ExpertModels, MultiTokenPrediction) {
+  const Tensor segments = ops::IntTensor({2, 6}, {1, 1, 1, 2, 2, 0, 1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(MtpWeights(segments, 1), 2 + 1 + 5);
+  EXPECT_EQ(MtpWeights(segments, 2), 2 + 1 + 5 + 1 + 4);
+  ops::TestBench bench(2);
+  const ModelConfig config = TinyMtp();
+  const TestBatch batch = RandomBatch(2, 20, config.vocab_size, true);
+  const std::unique_ptr<Model> model = Filled(config, bench.pool);
+  const TestStep step = RunStep(bench.context, *model, batch);
+  const double lm = step.parts.xent_sum / static_cast<double>(batch.tokens.size());
+  EXPECT_NEAR(step.loss, lm + step.parts.moe_lb_loss + step.parts.mtp_loss, 2e-6);
+  // An untrained model is as sure of further tokens as of the next one; two layers count as one mean.
+  EXPECT_NEAR(step.parts.mtp_loss, 0.5 * step.parts.xent_sum / step.parts.weights, 0.15);
+  EXPECT_EQ(step.parts.loads.size(), 2u) << "balancing is of the model's own experts";
+  LossParts parts;
+  LossOptions options;
+  options.total_weights = 40;
+  options.training = false;
+  Loss(bench.context, *model, batch.tokens, batch.targets, batch.segmentation, batch.rows, options, &parts);
+  EXPECT_EQ(parts.mtp_loss, 0);
+  EXPECT_EQ(parts.xent_sum, step.parts.xent_sum);
+}
+
 TEST(ExpertModels, RefuseWhatTheyCannotDo) {
   ModelConfig config = TinyMixtral();
-  config.capacity_factor = 1.25;
+  config.capacity_factor = 1.25;  // with grouped products
   EXPECT_THROW(MakeModel(config), Error);
   config = TinyDeepSeek();
   config.routed_score_func = "";
   EXPECT_THROW(MakeModel(config), Error);
-  config = TinyDeepSeek();
+  config = TinyMixtral();
   config.mtp_num_layers = 1;
   EXPECT_THROW(MakeModel(config), Error);
   config = TinyMixtral();

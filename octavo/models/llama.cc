@@ -1,7 +1,9 @@
 // Llama 2 and 3, and Mistral, which is the same block under another name: RMS norms, rotary positions, grouped heads,
-// a gated MLP. Scores are not divided by sqrt(head_dim): the query kernels start out that much smaller instead.
+// a gated MLP. Scores are not divided by sqrt(head_dim): the query kernels start out that much smaller instead. Qwen 2
+// is the same block with biases on queries, keys and values (attention_bias), and does divide its scores.
 //
 //   x = x + attention(norm(x));  x = x + mlp(norm(x))
+#include <cmath>
 #include <deque>
 #include <string>
 
@@ -56,5 +58,11 @@ class Llama : public Decoder {
 }  // namespace
 
 std::unique_ptr<Model> MakeLlama(const ModelConfig& config) { return std::make_unique<Llama>(config); }
+
+std::unique_ptr<Model> MakeQwen2(const ModelConfig& config) {
+  ModelConfig scaled = config;
+  scaled.query_pre_attn_scalar = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  return MakeLlama(scaled);
+}
 
 }  // namespace octavo::models

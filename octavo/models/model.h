@@ -42,6 +42,13 @@ class Model {
   virtual ops::Var HeadLoss(ops::Context& context, const ops::Var& hidden, const Tensor& targets,
                             const Tensor& segmentation, const ops::LossSpec& spec, ops::LossSums* sums) = 0;
 
+  // Multi-token prediction (DeepSeek V3, section 2.2): layers that training alone runs, each for the token after that
+  // of the one before. Layer k, counted from 1, takes the hidden states of layer k - 1 (at first those of the model
+  // before its last norm) and the embedded tokens k places further on; [B, T, E] each.
+  virtual int mtp_layers() const { return 0; }
+  virtual ops::Var MtpLayer(ops::Context& context, int k, const ops::Var& hidden, const ops::Var& embedded,
+                            const ops::Rows& rows);
+
  protected:
   nn::ParameterSet set_;
 
@@ -69,13 +76,19 @@ struct LossParts {
 
 struct LossOptions {
   double total_weights = 0;  // of the whole global batch
+  double mtp_weights = 0;    // the same of what the layers of multi-token prediction predict (MtpWeights)
   double shard_share = 1;    // rows of this shard / rows of the batch: aux losses are means
   double z_loss_multiplier = 0;
   int vocab_tiling = 1;
   bool training = true;  // dropout on
 };
 
-// One scalar for one shard: (cross-entropy with z-loss) / (total_weights + 1e-8) + auxiliary losses.
+// How many targets `layers` layers of multi-token prediction have: layer k that of the token k places further on, where
+// it belongs to the same segment. target_segmentation i32 [B, T].
+int64_t MtpWeights(const Tensor& target_segmentation, int layers);
+
+// One scalar for one shard: (cross-entropy with z-loss) / (total_weights + 1e-8) + auxiliary losses, in training also
+// mtp_loss_scaling_factor * (cross-entropy of multi-token prediction) / (mtp_weights + 1e-8).
 ops::Var Loss(ops::Context& context, Model& model, const Tensor& tokens, const Tensor& targets,
               const Tensor& target_segmentation, const ops::Rows& rows, const LossOptions& options, LossParts* parts);
 

@@ -52,6 +52,14 @@ TEST(ParameterCount, Qwen3AndGemma2) {
   EXPECT_EQ(CountOf("gemma2-2b"), 2614636800);  // 2614341888 with the published vocabulary of 256000
 }
 
+TEST(ParameterCount, GemmaAndQwen2) {
+  EXPECT_EQ(CountOf("gemma-2b"), 2506434560);  // 2506172416 with the published vocabulary of 256000
+  EXPECT_EQ(CountOf("gemma-7b"), 8538074112);  // 8537680896
+  EXPECT_EQ(CountOf("qwen2.5-1.5b"), 1543714304);
+  EXPECT_EQ(CountOf("qwen2.5-7b"), 7615616512);
+  EXPECT_EQ(CountOf("qwen2.5-14b"), 14770033664);
+}
+
 TEST(ParameterCount, AnUnknownBlockIsNamed) {
   ModelConfig config;
   config.decoder_block = "rwkv";

@@ -94,6 +94,35 @@ inline ModelConfig TinyQwen3() {
   return config;
 }
 
+inline ModelConfig TinyGemma() {
+  ModelConfig config = TinyLlama();
+  config.decoder_block = "gemma";
+  config.num_kv_heads = 1;
+  config.mlp_activations = {"gelu", "linear"};
+  return config;
+}
+
+inline ModelConfig TinyQwen2() {
+  ModelConfig config = TinyLlama();
+  config.decoder_block = "qwen2";
+  config.attention_bias = true;
+  return config;
+}
+
+// Experts that take 1.25 times their share of a row, and drop the rest.
+inline ModelConfig TinyCapacity() {
+  ModelConfig config = TinyMixtral(false);
+  config.capacity_factor = 1.25;
+  return config;
+}
+
+inline ModelConfig TinyMtp() {
+  ModelConfig config = TinyDeepSeek();
+  config.mtp_num_layers = 2;
+  config.mtp_loss_scaling_factor = 0.5;
+  return config;
+}
+
 struct TestBatch {
   Tensor tokens, targets, segmentation, positions;
   ops::Rows rows;
@@ -132,6 +161,7 @@ struct TestStep {
 
 inline TestStep RunStep(ops::Context& context, Model& model, const TestBatch& batch, LossOptions options = {}) {
   options.total_weights = static_cast<double>(batch.tokens.size());
+  options.mtp_weights = static_cast<double>(MtpWeights(batch.segmentation, model.mtp_layers()));
   ops::Tape tape;
   context.tape = &tape;
   TestStep step;

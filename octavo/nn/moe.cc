@@ -1,10 +1,13 @@
 #include "octavo/nn/moe.h"
 
+#include <algorithm>
+
 #include "octavo/base/error.h"
 #include "octavo/ops/aux_losses.h"
 #include "octavo/ops/dot.h"
 #include "octavo/ops/elementwise.h"
 #include "octavo/ops/permute.h"
+#include "octavo/ops/rows.h"
 
 namespace octavo::nn {
 
@@ -30,7 +33,8 @@ ops::Var MoeBlock::operator()(ops::Context& context, const ops::Var& x) const {
   const Tensor bias = bias_ == nullptr ? Tensor() : bias_->tensor();
   const ops::Routing routing = ops::RouteTokens(context, rows, bias, options_.router);
   Report(context, logits, routing);
-  return options_.sparse ? Sparse(context, x, routing) : Dense(context, x, routing);
+  if (options_.sparse) return Sparse(context, x, routing);
+  return options_.capacity_factor > 0 ? Seated(context, x, routing) : Dense(context, x, routing);
 }
 
 ops::Var MoeBlock::Sparse(ops::Context& context, const ops::Var& x, const ops::Routing& routing) const {
@@ -60,6 +64,36 @@ ops::Var MoeBlock::Dense(ops::Context& context, const ops::Var& x, const ops::Ro
   const ops::Var weight = ops::Reshape(context, spread, {x.shape()[0], x.shape()[1], options_.experts});
   // Summed in f32 whatever the type of the computation.
   const ops::Var sum = ops::Einsum(context, "BSEM,BSE->BSM", ops::Activation(out), ops::Activation(weight));
+  return ops::Cast(context, sum, x.dtype());
+}
+
+int64_t MoeBlock::Capacity(int64_t length) const {
+  const int64_t choices = length * options_.router.top_k, share = (choices + options_.experts - 1) / options_.experts;
+  // At least the factor itself, and one seat: a row may have fewer choices than there are experts.
+  const double seats = std::max(static_cast<double>(share) * options_.capacity_factor, options_.capacity_factor);
+  return std::max<int64_t>(1, static_cast<int64_t>(seats));
+}
+
+ops::Var MoeBlock::Seated(ops::Context& context, const ops::Var& x, const ops::Routing& routing) const {
+  if (context.rows != nullptr && context.rows->kv != nullptr) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{}: experts of limited capacity drop tokens by the others of their row, which a cache "
+                            "does not hold",
+                            context.path()),
+                "capacity_factor=-1 sends every token to all its experts");
+  }
+  const ops::Seats seats = ops::SeatTokens(context, routing, x.shape()[0], options_.experts, Capacity(x.shape()[1]));
+  const auto each = [&](std::string_view equation, const ops::Var& first, const ops::Parameter& weight,
+                        std::string_view save_name) {
+    return ops::Einsum(context, equation, ops::Activation(first), ops::Weight(context, weight, x.dtype()), save_name);
+  };
+  const ops::Var taken = ops::Cast(context, ops::Var(seats.taken), x.dtype());
+  const ops::Var seated = ops::Einsum(context, "BSM,BSEC->EBCM", ops::Activation(x), ops::Activation(taken));
+  const ops::Var gate = each("EBCM,EMH->EBCH", seated, *wi_0_, "moe_mlpwi_0");
+  const ops::Var up = each("EBCM,EMH->EBCH", seated, *wi_1_, "moe_mlpwi_1");
+  const ops::Var hidden = ops::Gate(context, gate, up, {ops::ActivationByName(options_.activation)});
+  const ops::Var out = each("EBCH,EHM->EBCM", hidden, *wo_, "moe_mlpwo");
+  const ops::Var sum = ops::Einsum(context, "EBCM,BSEC->BSM", ops::Activation(out), ops::Activation(seats.weight));
   return ops::Cast(context, sum, x.dtype());
 }
 

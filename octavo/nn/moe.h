@@ -1,9 +1,11 @@
 // A mixture of experts, MaxText's MoeBlock_0: a router (`gate`), experts with gated MLPs (`wi_0`, `wi_1`, `wo`, one
-// tensor each for all experts), and the weighted sum of a token's experts. Used by models with experts. Nothing is
-// dropped: every token reaches all its experts (capacity factors are refused).
+// tensor each for all experts), and the weighted sum of a token's experts. Used by models with experts.
 //
 // Sparse: rows sorted by expert, three grouped products (ragged_dot, or gmm), back, and summed in router order. Dense:
-// every expert on every token by einsum; the same result for more work, and what rules about einsum mean.
+// every expert on every token by einsum; the same result for more work, and what rules about einsum mean. Neither drops
+// a token. Dense with a capacity factor: an expert takes so many tokens of a row of the batch and no more (the first
+// ones), all products are einsums. Which tokens are dropped depends on the row, so it is for training and evaluation
+// of whole rows, and refused where keys and values come from a cache.
 #pragma once
 
 #include <string>
@@ -18,10 +20,11 @@ namespace octavo::nn {
 struct MoeOptions {
   int64_t emb_dim = 0, mlp_dim = 0, experts = 0;
   ops::RouterOptions router;
-  bool router_bias = false;   // gate/bias: part of the choice, moved by loss-free balancing, no gradient
-  bool sparse = true;         // sparse_matmul
-  bool gmm = false;           // megablox: the grouped products are `gmm` sites
-  bool balance_loss = false;  // leaves a load-balance loss
+  bool router_bias = false;     // gate/bias: part of the choice, moved by loss-free balancing, no gradient
+  bool sparse = true;           // sparse_matmul
+  bool gmm = false;             // megablox: the grouped products are `gmm` sites
+  double capacity_factor = -1;  // > 0, dense only: seats of an expert = factor * (even share of a row's choices)
+  bool balance_loss = false;    // leaves a load-balance loss
   std::string activation = "silu";
   double init_scale = 1;
 };
@@ -36,6 +39,8 @@ class MoeBlock {
  private:
   ops::Var Sparse(ops::Context& context, const ops::Var& x, const ops::Routing& routing) const;
   ops::Var Dense(ops::Context& context, const ops::Var& x, const ops::Routing& routing) const;
+  ops::Var Seated(ops::Context& context, const ops::Var& x, const ops::Routing& routing) const;
+  int64_t Capacity(int64_t length) const;
   void Report(ops::Context& context, const ops::Var& logits, const ops::Routing& routing) const;
 
   std::string name_;

@@ -4,8 +4,11 @@
 
 #include <cmath>
 
+#include "octavo/base/error.h"
 #include "octavo/base/rng.h"
 #include "octavo/ops/aux_losses.h"
+#include "octavo/ops/kv_pages.h"
+#include "octavo/ops/rows.h"
 #include "octavo/ops/tape.h"
 
 namespace octavo::nn {
@@ -144,6 +147,18 @@ TEST(MoeBlock, GradientsMatchDifferences) {
     parameter->value = before;
     EXPECT_NEAR(found[3 + p][at], (sides[1] - sides[0]) / 2e-3, 5e-3) << parameter->name;
   }
+}
+
+TEST(MoeBlock, LimitedCapacityIsRefusedOverACache) {
+  MoeOptions options = Options(false);
+  options.capacity_factor = 1;
+  Bench bench(options, 1);
+  ops::Context context = bench.MakeContext();
+  ops::Rows rows = ops::RowsOfShape(1, 5);
+  const ops::KvPages pages;
+  rows.kv = &pages;
+  context.rows = &rows;
+  EXPECT_THROW(bench.block(context, Values({1, 5, 6}, 0.61)), Error);
 }
 
 }  // namespace

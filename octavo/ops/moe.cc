@@ -226,4 +226,52 @@ Var SpreadWeights(Context& context, const Routing& routing, int64_t experts) {
       });
 }
 
+namespace {
+
+// Where in [B, T, E, C] each place (token, j) sits; -1: dropped.
+std::vector<int64_t> SeatOfPlaces(const Tensor& expert, int64_t batch, int64_t experts, int64_t capacity) {
+  std::vector<int64_t> seats(static_cast<size_t>(expert.size()), -1);
+  const int64_t per_row = expert.size() / batch, top_k = expert.dim(1);
+  const int32_t* chosen = expert.Data<int32_t>();
+  for (int64_t row = 0; row < batch; ++row) {
+    std::vector<int64_t> used(static_cast<size_t>(experts), 0);
+    for (int64_t i = row * per_row; i < (row + 1) * per_row; ++i) {
+      const int64_t seat = used[static_cast<size_t>(chosen[i])]++;
+      if (seat < capacity) seats[static_cast<size_t>(i)] = (i / top_k * experts + chosen[i]) * capacity + seat;
+    }
+  }
+  return seats;
+}
+
+}  // namespace
+
+Seats SeatTokens(Context& context, const Routing& routing, int64_t batch, int64_t experts, int64_t capacity) {
+  const int64_t tokens = routing.expert.dim(0);
+  if (batch < 1 || tokens % batch != 0) ThrowUsage("SeatTokens: {} tokens in {} rows", tokens, batch);
+  const Shape shape{batch, tokens / batch, experts, capacity};
+  if (routing.expert.is_meta()) return {Tensor::Meta(shape, DType::kF32), Var(Tensor::Meta(shape, DType::kF32))};
+  std::vector<int64_t> seats = SeatOfPlaces(routing.expert, batch, experts, capacity);
+  Seats result{Tensor::Zeros(shape, DType::kF32), {}};
+  Tensor weighted = Tensor::Zeros(shape, DType::kF32);
+  const Tensor weight = routing.weight.value.Contiguous();
+  for (size_t i = 0; i < seats.size(); ++i) {
+    if (seats[i] < 0) continue;
+    result.taken.MutableData<float>()[seats[i]] = 1;
+    weighted.MutableData<float>()[seats[i]] = weight.Data<float>()[i];
+  }
+  result.weight = Var(weighted);
+  if (context.tape == nullptr) return result;
+  result.weight =
+      context.tape->Record(std::move(weighted), {routing.weight.node},
+                           [seats = std::move(seats), places = routing.expert.shape()](Context&, const Tensor& grad) {
+                             const Tensor dense = grad.Contiguous();
+                             Tensor grad_weight = Tensor::Zeros(places, DType::kF32);
+                             for (size_t i = 0; i < seats.size(); ++i) {
+                               if (seats[i] >= 0) grad_weight.MutableData<float>()[i] = dense.Data<float>()[seats[i]];
+                             }
+                             return std::vector<Tensor>{grad_weight};
+                           });
+  return result;
+}
+
 }  // namespace octavo::ops

@@ -1,6 +1,7 @@
 // Mixtures of experts around the grouped matmul: which experts a token goes to, its rows' way to them and back, and the
 // loss that keeps experts evenly used. Used by nn/moe. Every token is decided alone, ties go to the lower index,
-// nothing is dropped; rows are sorted by (expert, token), results are added in router order. Owns no parameters.
+// nothing is dropped unless experts have a capacity; rows are sorted by (expert, token), results are added in router
+// order. Owns no parameters.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +52,14 @@ Var CombineExperts(Context& context, const Var& y, const Var& weight);
 
 // weight [R, top_k] at its expert's place in [R, E], 0 elsewhere: what dense experts are weighed by.
 Var SpreadWeights(Context& context, const Routing& routing, int64_t experts);
+
+// Experts with room for `capacity` tokens of each row of [batch, length]: its places fill in the order of tokens, of
+// one token in router order, and who comes later is dropped there (adds nothing).
+struct Seats {
+  Tensor taken;  // f32 [B, T, E, C]: 1 where the token of row b has seat c of expert e
+  Var weight;    // the same with the router's weight in place of 1
+};
+Seats SeatTokens(Context& context, const Routing& routing, int64_t batch, int64_t experts, int64_t capacity);
 
 // A scalar: factor * mean over sequences b and experts e of
 //   (share of b's tokens that chose e) * (mean probability of e in b).

@@ -54,6 +54,32 @@ TEST(Moe, BiasChoosesButDoesNotWeigh) {
   EXPECT_FLOAT_EQ(routing.weight.value.At<float>({0, 0}), 2.5f * s2 / (s0 + s2));
 }
 
+// Two rows of three tokens, two experts, one seat each: the first of a row that asks gets it.
+TEST(Moe, SeatsFillInOrder) {
+  Bench bench;
+  const Tensor logits = Tensor::FromValues<float>({6, 2}, DType::kF32,
+                                                  std::vector<float>{1, 0, 2, 0, 0, 3, /* row 1: */ 0, 1, 0, 2, 0, 3});
+  Tape tape;
+  bench.context.tape = &tape;
+  const Var leaf = tape.Leaf(logits);
+  const Routing routing = RouteTokens(bench.context, leaf, Tensor(), {.score = RouterScore::kSigmoid, .top_k = 1});
+  const Seats seats = SeatTokens(bench.context, routing, 2, 2, 1);
+  ASSERT_EQ(seats.taken.shape(), (Shape{2, 3, 2, 1}));
+  EXPECT_EQ(seats.taken.ToVector<float>(), (std::vector<float>{1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0}));
+  const std::vector<float> weight = seats.weight.value.ToVector<float>();
+  EXPECT_EQ(weight[0], routing.weight.value.At<float>({0, 0}));
+  EXPECT_EQ(weight[5], routing.weight.value.At<float>({2, 0}));
+  EXPECT_EQ(weight[7], routing.weight.value.At<float>({3, 0}));
+  // Who was dropped gets no gradient.
+  tape.Run(bench.context, seats.weight, Values(seats.taken.shape(), 0.7));
+  const std::vector<float> grad = tape.Grad(leaf).ToVector<float>();
+  for (const size_t token : {1, 4, 5}) {
+    EXPECT_EQ(grad[2 * token], 0) << token;
+    EXPECT_EQ(grad[2 * token + 1], 0) << token;
+  }
+  EXPECT_NE(grad[0], 0);
+}
+
 TEST(Moe, GradientsThroughTheWholePath) {
   Bench bench;
   for (const RouterScore score : {RouterScore::kSoftmaxOfTopK, RouterScore::kSoftmax, RouterScore::kSigmoid}) {

@@ -52,14 +52,15 @@ ops::Context Stepper::MakeContext(int64_t step) {
   return context;
 }
 
-void Stepper::RunShard(const data::Batch& batch, int64_t step, int64_t shard, double total_weights, Sum& sum) {
+void Stepper::RunShard(const data::Batch& batch, int64_t step, int64_t shard, const BatchWeights& weights, Sum& sum) {
   const ShardBatch part = ShardOf(batch, shard, options_.shards);
   ops::Context context = MakeContext(step);
   ops::Tape tape;
   context.tape = &tape;
   context.updates = &updates_;
   context.training = true;
-  const models::LossOptions options{.total_weights = total_weights,
+  const models::LossOptions options{.total_weights = weights.targets,
+                                    .mtp_weights = weights.further,
                                     .shard_share = 1.0 / static_cast<double>(options_.shards),
                                     .z_loss_multiplier = options_.z_loss_multiplier,
                                     .vocab_tiling = options_.vocab_tiling,
@@ -84,11 +85,13 @@ void Stepper::RunShard(const data::Batch& batch, int64_t step, int64_t shard, do
 Stepper::Sum Stepper::ComputeShards(const data::Batch& batch, int64_t step, optim::GradientTree& tree) {
   Communicator& ranks = parts_.communicator;
   const ShardRun run = ShardsOf(options_.shards, ranks.rank(), ranks.size());
-  const auto total_weights = static_cast<double>(data::TargetWeights(batch));
+  const BatchWeights weights{
+      static_cast<double>(data::TargetWeights(batch)),
+      static_cast<double>(models::MtpWeights(batch.targets_segmentation, parts_.model.mtp_layers()))};
   Sum sum;
   sum.figures.resize(static_cast<size_t>(options_.shards));
   for (int64_t shard = run.begin; shard < run.end; ++shard) {
-    RunShard(batch, step, shard, total_weights, sum);
+    RunShard(batch, step, shard, weights, sum);
     if (on_shard_) on_shard_();
     const ops::Timed timed(profile_, "gradients", "reduction", "backward");
     tree.Add(shard, std::move(gradients_));

@@ -71,7 +71,11 @@ class Stepper {
 
  private:
   struct Sum;
-  void RunShard(const data::Batch& batch, int64_t step, int64_t shard, double total_weights, Sum& sum);
+  // Targets that count, of the whole batch.
+  struct BatchWeights {
+    double targets = 0, further = 0;  // of the next token; of multi-token prediction
+  };
+  void RunShard(const data::Batch& batch, int64_t step, int64_t shard, const BatchWeights& weights, Sum& sum);
   Sum ComputeShards(const data::Batch& batch, int64_t step, optim::GradientTree& tree);
   ops::Context MakeContext(int64_t step);
   void MergeObservations();
