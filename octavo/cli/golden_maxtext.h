@@ -74,8 +74,12 @@ struct MaxTextRun {
   std::map<std::string, Tensor> step1_of_recorded;     // the optimizer alone, on the recorded gradients
   std::map<std::string, std::vector<double>> metrics;  // by name, one value per step
 };
+// Sample 0 starts from the recorded parameters. In the others every parameter that enters no quantized product is moved
+// by one last bit, up or down at random: it moves the float model as far as the reference's compiler flags do (logits
+// by 10⁻⁶), and with it the choices that hang on a last bit.
+inline constexpr int kMaxTextSamples = 8;
 MaxTextRun TrainMaxTextCase(const MaxTextCase& one, const Settings& settings, const MaxTextRecipe& recipe,
-                            ThreadPool& pool);
+                            ThreadPool& pool, int sample = 0);
 
 // Findings: problems, and one line that says how well it agreed.
 struct MaxTextVerdict {
@@ -83,8 +87,15 @@ struct MaxTextVerdict {
   std::string summary;  // "logits 1.9e-06 (32 of 32 positions to 1e-5), gradients 6.0e-08, losses 4.8e-07"
 };
 // `yardstick` is our run of the same case in float; looked at when the tolerance asks for it.
-MaxTextVerdict JudgeMaxTextRun(const MaxTextCase& one, const MaxTextRun& run, const MaxTextRun* yardstick,
-                               const Settings& settings, const MaxTextRecipe& recipe);
+struct MaxTextComparison {
+  const MaxTextCase& one;
+  const Settings& settings;
+  const MaxTextRecipe& recipe;
+  const MaxTextRun* yardstick;
+};
+MaxTextVerdict JudgeMaxTextLogits(const MaxTextComparison& comparison, const MaxTextRun& run);
+// Gradients, the first step, and the metrics of all steps.
+MaxTextVerdict JudgeMaxTextTraining(const MaxTextComparison& comparison, const MaxTextRun& run);
 
 // A recording of the engine: file and verdict in one, since nothing is shared with training.
 MaxTextVerdict RunMaxTextEngine(const std::filesystem::path& file, ThreadPool& pool);

@@ -60,11 +60,14 @@ struct FirstStep {
 
 class Judge {
  public:
-  Judge(const MaxTextCase& one, const Settings& settings, const MaxTextRecipe& recipe, const MaxTextRun& run,
-        const MaxTextRun* yardstick)
-      : case_(one), settings_(settings), tolerance_(ToleranceOf(recipe)), run_(run), yardstick_(yardstick) {
-    tied_ = settings.Bool("logits_via_embedding");
-    accumulated_ = settings.Int("gradient_accumulation_steps") > 1;
+  Judge(const MaxTextComparison& comparison, const MaxTextRun& run)
+      : case_(comparison.one),
+        settings_(comparison.settings),
+        tolerance_(ToleranceOf(comparison.recipe)),
+        run_(run),
+        yardstick_(comparison.yardstick) {
+    tied_ = settings_.Bool("logits_via_embedding");
+    accumulated_ = settings_.Int("gradient_accumulation_steps") > 1;
     if (tied_ && accumulated_) tolerance_.loss = std::max(tolerance_.loss, 1e-4);  // see TiedTable
   }
 
@@ -273,10 +276,14 @@ class Judge {
 
 }  // namespace
 
-MaxTextVerdict JudgeMaxTextRun(const MaxTextCase& one, const MaxTextRun& run, const MaxTextRun* yardstick,
-                               const Settings& settings, const MaxTextRecipe& recipe) {
-  Judge judge(one, settings, recipe, run, yardstick);
+MaxTextVerdict JudgeMaxTextLogits(const MaxTextComparison& comparison, const MaxTextRun& run) {
+  Judge judge(comparison, run);
   judge.Logits();
+  return judge.Finish();
+}
+
+MaxTextVerdict JudgeMaxTextTraining(const MaxTextComparison& comparison, const MaxTextRun& run) {
+  Judge judge(comparison, run);
   judge.Gradients();
   judge.FirstSteps();
   judge.OptimizerAlone();

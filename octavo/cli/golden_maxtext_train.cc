@@ -1,6 +1,7 @@
 // Trains a case as the product trains, and keeps what the recording has.
 #include <cmath>
 #include <memory>
+#include <set>
 
 #include "octavo/base/error.h"
 #include "octavo/cli/golden_maxtext.h"
@@ -87,7 +88,8 @@ bool RecordedStateMoves(const MaxTextCase& one) {
 
 class Trainer {
  public:
-  Trainer(const MaxTextCase& one, const Settings& settings, const MaxTextRecipe& recipe, ThreadPool& pool)
+  Trainer(const MaxTextCase& one, const Settings& settings, const MaxTextRecipe& recipe, ThreadPool& pool,
+          int sample = 0)
       : case_(one),
         settings_(settings),
         pool_(pool),
@@ -103,11 +105,12 @@ class Trainer {
       parameter->value = parameter->tensor().Clone();
       names_.push_back(parameter->name);
     }
-    optimizer_ = std::make_unique<optim::Optimizer>(OptimizerOf(settings), model_->parameters());
     if (!recipe.rules.empty()) {
       plan_ = quant::MakePlan([&](ops::Context& context) { DryRun(context); }, quant::RuleSet(recipe.rules));
       provider_ = std::make_unique<quant::Provider>(plan_);
     }
+    if (sample > 0) MoveLastBits(sample);
+    optimizer_ = std::make_unique<optim::Optimizer>(OptimizerOf(settings), model_->parameters());
     remat_ = ops::RematPolicyByName(settings.Text("remat_policy"));
     if (!remat_) ThrowUsage("remat_policy={} is not known", settings.Text("remat_policy"));
     moves_ = RecordedStateMoves(one);
@@ -134,12 +137,29 @@ class Trainer {
   }
 
  private:
+  // By one last bit, up or down: what enters no quantized product, so that codes of weights stay as they are.
+  void MoveLastBits(int sample) {
+    std::set<std::string> quantized;
+    for (const quant::SitePlan& site : plan_.sites) {
+      if (site.treatment) quantized.insert(site.weight);
+    }
+    RngKey key = RngKey::FromSeed(static_cast<uint64_t>(sample));
+    for (ops::Parameter* parameter : model_->parameters()) {
+      key = key.FoldIn(1);
+      if (quantized.contains(parameter->name)) continue;
+      Tensor moved = parameter->tensor();
+      uint64_t index = 0;
+      for (float& value : moved.MutableValues<float>()) {
+        value = std::nextafter(value, Uniform(key, index++) < 0.5f ? -INFINITY : INFINITY);
+      }
+    }
+  }
+
   void DryRun(ops::Context& context) {
     const ops::Rows rows = ops::RowsOfBatch(batch_.positions, batch_.segmentation);
     const std::unique_ptr<models::Model> meta = models::MakeModel(model_->config());
-    const ops::Var hidden =
-        models::Forward(context, *meta, Tensor::Meta(batch_.inputs.shape(), batch_.inputs.dtype()), rows);
-    meta->Logits(context, hidden);
+    const Tensor ids = Tensor::Meta(batch_.inputs.shape(), batch_.inputs.dtype());
+    models::Loss(context, *meta, ids, ids, ids, rows, {.total_weights = 1}, nullptr);
   }
 
   ops::Context MakeContext() {
@@ -179,6 +199,7 @@ class Trainer {
         RngKey::FromSeed(static_cast<uint64_t>(settings_.Int("init_weights_seed"))).FoldIn(static_cast<uint32_t>(step));
     models::LossOptions options;
     options.total_weights = batch_.Weights();
+    options.mtp_weights = static_cast<double>(models::MtpWeights(batch_.target_segmentation, model_->mtp_layers()));
     options.shard_share = 1.0 / static_cast<double>(shards);
     options.z_loss_multiplier = settings_.Number("z_loss_multiplier");
     options.vocab_tiling = static_cast<int>(settings_.Int("num_vocab_tiling"));
@@ -290,8 +311,8 @@ class Trainer {
 }  // namespace
 
 MaxTextRun TrainMaxTextCase(const MaxTextCase& one, const Settings& settings, const MaxTextRecipe& recipe,
-                            ThreadPool& pool) {
-  MaxTextRun run = Trainer(one, settings, recipe, pool).Run();
+                            ThreadPool& pool, int sample) {
+  MaxTextRun run = Trainer(one, settings, recipe, pool, sample).Run();
   run.step1_of_recorded = Trainer(one, settings, recipe, pool).StepOnRecordedGradients();
   return run;
 }
