@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "octavo/checkpoint/gguf.h"
+#include "octavo/weights/gguf_names.h"
 #include "octavo/weights/hf.h"
 
 namespace octavo::weights {
@@ -15,12 +16,8 @@ namespace octavo::weights {
 // An architecture that none of our models can be is «unsupported architecture».
 HfModel OpenGguf(const std::filesystem::path& file);
 
-// The configuration alone.
+// The configuration alone; gguf_config.cc.
 HfConfig GgufConfig(const GgufContent& content);
-
-// "model.layers.3.mlp.up_proj.weight" <-> "blk.3.ffn_up.weight"; empty when there is none.
-std::string GgufNameOf(std::string_view hf);
-std::string HfNameOf(std::string_view gguf);
 
 // What llama 3's scaling divides the frequencies by, [head_dim / 2]: the tensor rope_freqs.weight.
 std::vector<float> Llama3RopeFactors(const models::ModelConfig& config);

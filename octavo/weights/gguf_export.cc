@@ -10,6 +10,7 @@
 #include "octavo/quant/quantize.h"
 #include "octavo/weights/convert_floats.h"
 #include "octavo/weights/gguf.h"
+#include "octavo/weights/gguf_export_keys.h"
 #include "octavo/weights/hf_export.h"
 #include "octavo/weights/hf_names.h"
 
@@ -30,15 +31,6 @@ struct Part {
   bool decoded = false;  // it came as codes that no block holds
 };
 
-const char* ArchitectureOf(const ModelConfig& c, const std::string& model_type) {
-  if (model_type == "qwen2" || model_type == "qwen3") return model_type == "qwen2" ? "qwen2" : "qwen3";
-  const bool window = c.attention_type != "global";
-  if ((model_type == "llama" || model_type == "mistral") && !window) return "llama";
-  throw Error(ErrorCode::kUsage,
-              fmt::format("models of type {}{} are not written as GGUF", model_type, window ? " with a window" : ""),
-              "llama, mistral without a window, qwen2 and qwen3 are; format=hf takes the others");
-}
-
 class Exporter {
  public:
   Exporter(const ModelConfig& config, const std::function<Value(const std::string&)>& read,
@@ -48,13 +40,10 @@ class Exporter {
         options_(options),
         writer_(writer),
         model_type_(HfModelTypeOf(config)),
-        architecture_(ArchitectureOf(config, model_type_)),
+        architecture_(GgufArchitectureFor(config, model_type_)),
         pieces_(HfPieces(model_type_, config)) {}
 
   GgufExported Run() {
-    if (c_.mlp_activations != std::vector<std::string>{"silu", "linear"}) {
-      ThrowUsage("GGUF: {} with the activation '{}' has no architecture there", model_type_, c_.mlp_activations.at(0));
-    }
     std::vector<GgmlType> types;
     for (size_t i = 0; i < pieces_.size(); ++i) {
       if (options_.progress) options_.progress(static_cast<int64_t>(i), static_cast<int64_t>(2 * pieces_.size()));
@@ -63,7 +52,7 @@ class Exporter {
       const Shape& shape = part.codes.defined() ? part.codes.shape() : part.values.shape();
       tensors_.push_back({part.name, types.back(), {shape.begin(), shape.end()}});
     }
-    WriteKeys(types);
+    WriteGgufKeys(c_, model_type_, {options_.name, options_.dtype, types}, writer_);
     if (options_.more_keys) options_.more_keys(writer_);
     if (c_.rope_type == "llama3.1") writer_.Tensor("rope_freqs.weight", GgmlType::kF32, std::vector{c_.head_dim / 2});
     for (const auto& tensor : tensors_) writer_.Tensor(tensor.name, tensor.type, tensor.shape);
@@ -97,20 +86,20 @@ class Exporter {
   }
 
   int64_t HeadsOf(const HfPiece& piece) const {
-    if (std::string_view(architecture_) != "llama") return 0;
+    if (!architecture_.pairs) return 0;
     if (piece.ours.find("/self_attention/query/") != std::string::npos) return c_.num_query_heads;
     return piece.ours.find("/self_attention/key/") != std::string::npos ? c_.num_kv_heads : 0;
   }
 
   Part Read(const HfPiece& piece) const {
     Part part;
-    part.name = GgufNameOf(piece.theirs.at(0));
-    OCTAVO_CHECK(!part.name.empty() && !piece.stacked);
+    part.name = GgufNameOf(piece.theirs.at(0), model_type_);
+    OCTAVO_CHECK(!part.name.empty());
     const Value value = read_(piece.ours);
     const auto factor = static_cast<float>(FactorOf(piece));
     const int64_t heads = HeadsOf(piece);
     const auto out = [&](const Tensor& ours) {
-      const Tensor theirs = ExportPiece(piece, ours)[0].Contiguous();
+      const Tensor theirs = Rows(piece, ExportPiece(piece, ours));
       return heads > 0 ? RowsToPairs(theirs, heads) : theirs;
     };
     const auto times = [&](const Tensor& tensor) {
@@ -128,7 +117,7 @@ class Exporter {
     CheckShape(piece, array.shape());
     part.format = array.format;
     const bool small = array.format == Format::kInt8 || array.format == Format::kInt4;
-    if (small && !array.zero_point && piece.TheirShape().rank() == 2 && piece.TheirShape().dim(1) % kBlock == 0) {
+    if (small && !array.zero_point && RowLength(piece) % kBlock == 0) {
       part.codes = out(array.qvalue);
       part.scales = out(times(ConvertFloats(array.scale, DType::kF32).RepeatTo(array.shape())));
       if (HaveBlocks(part)) return part;
@@ -138,6 +127,26 @@ class Exporter {
     part.values = out(times(quant::Dequantize(array)));
     return part;
   }
+
+  // [out, in] of a projection, also where plain folders keep it the other way round (gpt2); [experts, out, in].
+  static Tensor Rows(const HfPiece& piece, const std::vector<Tensor>& theirs) {
+    if (!piece.stacked) {
+      const bool turned = !piece.transposed && piece.in.rank() > 0;
+      return turned ? theirs[0].Transpose().Contiguous() : theirs[0].Contiguous();
+    }
+    const Shape one = piece.TheirShape();
+    Tensor all = Tensor::Empty(Shape{static_cast<int64_t>(theirs.size()), one[0], one[1]}, theirs[0].dtype());
+    std::byte* to = all.MutableRawData();
+    for (const Tensor& expert : theirs) {
+      const Tensor packed = expert.Contiguous();
+      std::memcpy(to, packed.RawData(), static_cast<size_t>(packed.bytes()));
+      to += packed.bytes();
+    }
+    return all;
+  }
+
+  // Of rows that blocks may be made of; 1: there are none.
+  static int64_t RowLength(const HfPiece& piece) { return piece.in.rank() == 0 ? 1 : piece.in.size(); }
 
   void CheckShape(const HfPiece& piece, const Shape& shape) const {
     if (shape != piece.OurShape()) {
@@ -216,39 +225,6 @@ class Exporter {
     writer_.Write(std::as_bytes(std::span(bytes)));
   }
 
-  void WriteKeys(const std::vector<GgmlType>& types) {
-    const auto count = [&](GgmlType type) { return std::count(types.begin(), types.end(), type); };
-    uint32_t file_type = options_.dtype == DType::kF32 ? 0 : options_.dtype == DType::kF16 ? 1 : 32;
-    if (count(GgmlType::kQ8_0) > 0) file_type = 7;
-    if (count(GgmlType::kQ4_0) > count(GgmlType::kQ8_0)) file_type = 2;
-    writer_.Text("general.architecture", architecture_);
-    if (!options_.name.empty()) writer_.Text("general.name", options_.name);
-    writer_.U32("general.file_type", file_type);
-    writer_.U32("general.quantization_version", 2);
-    const std::string prefix = std::string(architecture_) + ".";
-    const auto size = [&](const char* key, int64_t value) { writer_.U32(prefix + key, static_cast<uint32_t>(value)); };
-    size("block_count", c_.num_decoder_layers);
-    size("context_length", c_.max_target_length);
-    size("embedding_length", c_.emb_dim);
-    size("feed_forward_length", c_.mlp_dim);
-    size("attention.head_count", c_.num_query_heads);
-    size("attention.head_count_kv", c_.num_kv_heads);
-    size("attention.key_length", c_.head_dim);
-    size("attention.value_length", c_.head_dim);
-    size("vocab_size", c_.vocab_size);
-    size("rope.dimension_count", c_.head_dim);
-    writer_.F32(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(c_.normalization_layer_epsilon));
-    writer_.F32(prefix + "rope.freq_base", static_cast<float>(c_.rope_max_timescale));
-    if (c_.rope_type == "yarn" && c_.rope_factor > 1) {
-      writer_.Text(prefix + "rope.scaling.type", "yarn");
-      writer_.F32(prefix + "rope.scaling.factor", static_cast<float>(c_.rope_factor));
-      size("rope.scaling.original_context_length", c_.original_max_position_embeddings);
-    } else if (c_.rope_linear_scaling_factor != 1) {
-      writer_.Text(prefix + "rope.scaling.type", "linear");
-      writer_.F32(prefix + "rope.scaling.factor", static_cast<float>(c_.rope_linear_scaling_factor));
-    }
-  }
-
   void AddNotes() {
     if (decoded_ > 0) {
       result_.notes.push_back(
@@ -265,7 +241,7 @@ class Exporter {
   const GgufExportOptions& options_;
   GgufWriter& writer_;
   std::string model_type_;
-  const char* architecture_;
+  const GgufArchitecture& architecture_;
   std::vector<HfPiece> pieces_;
   std::vector<Row> tensors_;
   GgufExported result_;

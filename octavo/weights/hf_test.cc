@@ -7,13 +7,9 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/temp_folder.h"
-#include "octavo/checkpoint/gguf_writer.h"
-#include "octavo/models/model.h"
-#include "octavo/ops/test_support.h"
-#include "octavo/weights/gguf.h"
 #include "octavo/weights/hf_export.h"
 #include "octavo/weights/llama2c.h"
-#include "octavo/weights/restore.h"
+#include "octavo/weights/test_models.h"
 
 namespace octavo::weights {
 namespace {
@@ -21,72 +17,12 @@ namespace {
 using models::ModelConfig;
 using ::testing::HasSubstr;
 
-ModelConfig Tiny(const std::string& block) {
-  ModelConfig c;
-  c.decoder_block = block;
-  c.vocab_size = 37;
-  c.emb_dim = 24;
-  c.num_query_heads = 4;
-  c.num_kv_heads = 2;
-  c.head_dim = 6;
-  c.mlp_dim = 40;
-  c.num_decoder_layers = 2;
-  c.max_target_length = c.max_position_embeddings = 64;
-  c.logits_dot_in_fp32 = true;
-  c.normalize_embedding_logits = false;
-  if (block != "qwen3" && block != "gpt3") c.query_pre_attn_scalar = 1 / std::sqrt(6.0);
-  if (block == "qwen3") c.use_qk_norm = true;
-  if (block == "mixtral") c.num_experts = 3, c.num_experts_per_tok = 2;
-  if (block == "gpt3") {
-    c.num_kv_heads = 4;
-    c.mlp_activations = {"gelu"};
-    c.fused_qkv = c.logits_via_embedding = true;
-    c.trainable_position_size = c.max_target_length;
-  }
-  return c;
-}
-
-ModelConfig TinyDeepSeek() {
-  ModelConfig c = Tiny("deepseek");
-  c.query_pre_attn_scalar = 0;
-  c.num_kv_heads = 4;
-  c.attention_type = "mla";
-  c.rope_type = "yarn";
-  c.rope_factor = 1;
-  c.original_max_position_embeddings = c.max_position_embeddings;
-  c.q_lora_rank = 10, c.kv_lora_rank = 12, c.qk_nope_head_dim = 6, c.qk_rope_head_dim = 4, c.v_head_dim = 5;
-  c.num_experts = 4, c.num_experts_per_tok = 2, c.shared_experts = 1, c.moe_mlp_dim = 8;
-  c.first_num_dense_layers = 1;
-  c.routed_score_func = "sigmoid";
-  c.routed_bias = true;
-  c.routed_scaling_factor = 2.5;
-  return c;
-}
-
-Tensor LogitsOf(ops::TestBench& bench, models::Model& model) {
-  const Tensor tokens = ops::IntTensor(Shape{1, 7}, {3, 1, 4, 1, 5, 9, 2});
-  const ops::Var hidden = models::Forward(bench.context, model, tokens, ops::RowsOfShape(1, 7));
-  return model.Logits(bench.context, hidden).value.Contiguous();
-}
-
-std::unique_ptr<models::Model> RandomModel(ops::TestBench& bench, const ModelConfig& config) {
-  auto model = models::MakeModel(config);
-  models::Initialize(*model, RngKey::FromSeed(11), bench.pool);
-  return model;
-}
-
 void Export(const models::Model& model, const std::filesystem::path& to, HfExportOptions options = {}) {
   FolderPublisher folder(to);
   ExportHf(
       model.config(), [&](const std::string& name) { return model.parameter_set().Find(name)->tensor(); }, options,
       folder);
   folder.Publish();
-}
-
-std::unique_ptr<models::Model> Load(const HfModel& hf) {
-  auto model = models::MakeModel(hf.config.config);
-  RestoreParameters(hf.source, model->parameters(), {.convert_floats = true});
-  return model;
 }
 
 TEST(Hf, OutAndBackIsBitExact) {
@@ -218,77 +154,6 @@ TEST(HfConfig, WhatChangesTheMathsIsAnError) {
   EXPECT_THAT(ConfigError("[]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(ParseHfConfig(Llama(R"(,"frobnicate":3)"), "c").notes,
               ::testing::ElementsAre("key 'frobnicate' is not read"));
-}
-
-// A GGUF file of the model in one type; rows of q and k turn neighbours there.
-void WriteGguf(const models::Model& model, GgmlType type, const std::filesystem::path& path) {
-  const ModelConfig& c = model.config();
-  FilePublisher file(path);
-  GgufWriter writer([&](std::span<const std::byte> bytes) { file.Write(bytes); });
-  writer.Text("general.architecture", "llama");
-  const auto size = [&](const char* key, int64_t value) { writer.U32(key, static_cast<uint32_t>(value)); };
-  size("llama.embedding_length", c.emb_dim);
-  size("llama.feed_forward_length", c.mlp_dim);
-  size("llama.block_count", c.num_decoder_layers);
-  size("llama.attention.head_count", c.num_query_heads);
-  size("llama.attention.head_count_kv", c.num_kv_heads);
-  size("llama.attention.key_length", c.head_dim);
-  size("llama.context_length", c.max_target_length);
-  writer.F32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  const std::vector<HfPiece> pieces = HfPieces("llama", c);
-  const auto type_of = [&](const HfPiece& piece) { return piece.TheirShape().rank() == 2 ? type : GgmlType::kF32; };
-  for (const HfPiece& piece : pieces) {
-    writer.Tensor(GgufNameOf(piece.theirs[0]), type_of(piece), piece.TheirShape().dims());
-  }
-  writer.WriteHeader();
-  for (const HfPiece& piece : pieces) {
-    Tensor theirs = ExportPiece(piece, model.parameter_set().Find(piece.ours)->tensor())[0];
-    if (piece.ours.ends_with("query/kernel")) theirs = RowsToPairs(theirs, c.num_query_heads);
-    if (piece.ours.ends_with("key/kernel")) theirs = RowsToPairs(theirs, c.num_kv_heads);
-    const GgmlTypeInfo& info = Info(type_of(piece));
-    std::vector<std::byte> blocks(static_cast<size_t>(theirs.size() / info.block * info.bytes));
-    QuantizeBlocks(info.type, theirs.Contiguous().Values<float>(), blocks);
-    writer.Write(blocks);
-  }
-  writer.Finish();
-  file.Publish();
-}
-
-ModelConfig WideLlama() {
-  ModelConfig c = Tiny("llama2");
-  c.emb_dim = 32, c.head_dim = 16, c.mlp_dim = 64;
-  c.query_pre_attn_scalar = 0.25;
-  return c;
-}
-
-TEST(GgufWeights, F32IsBitExactAndQ8KeepsItsCodes) {
-  ops::TestBench bench;
-  const auto model = RandomModel(bench, WideLlama());
-  const TempFolder folder;
-  WriteGguf(*model, GgmlType::kF32, folder / "a.gguf");
-  EXPECT_TRUE(BitEqual(LogitsOf(bench, *Load(OpenGguf(folder / "a.gguf"))), LogitsOf(bench, *model)));
-  WriteGguf(*model, GgmlType::kQ8_0, folder / "b.gguf");
-  const HfModel quantized = OpenGguf(folder / "b.gguf");
-  std::string reason;
-  const std::string query = "decoder/layers_1/self_attention/query/kernel";
-  const std::optional<QArray> codes = quantized.Codes(query, &reason);
-  ASSERT_TRUE(codes) << reason;
-  EXPECT_EQ(codes->shape(), (Shape{32, 4, 16}));
-  // The values of the codes are those that the file decodes to.
-  const Tensor values = quantized.source.tensors.at(query).read().Contiguous();
-  const Tensor q = codes->qvalue.Contiguous(), scale = codes->scale.RepeatTo(q.shape()).Contiguous();
-  for (int64_t i = 0; i < q.size(); ++i) {
-    const float expected = static_cast<float>(q.Data<int8_t>()[i]) * Decode(Format::kF16, scale.Data<uint16_t>()[i]);
-    ASSERT_EQ(values.Data<float>()[i], expected);
-  }
-}
-
-TEST(GgufWeights, NamesGoBothWays) {
-  for (const HfPiece& piece : HfPieces("llama", Tiny("llama2"))) {
-    EXPECT_EQ(HfNameOf(GgufNameOf(piece.theirs[0])), piece.theirs[0]);
-  }
-  EXPECT_EQ(HfNameOf("blk.x.attn_q.weight"), "");
-  EXPECT_EQ(HfNameOf("blk..attn_q.weight"), "");
 }
 
 }  // namespace
