@@ -1,162 +1,209 @@
 // `./run bench engine`: prefill and decode of a random llama through the engine's runner, everything included, beside
-// the read bandwidth of the machine in the same run. The codes are random: speed does not depend on them. The head is
-// quantized like the rest.
+// llama.cpp on the same weights and the read bandwidth of the machine, all in one run and in turns. Then many requests
+// through the scheduler, and how long a stored model takes to its first token. The head is quantized like the rest.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
+#include "bench/engine_model.h"
+#include "bench/engine_peer.h"
+#include "bench/engine_service.h"
 #include "octavo/base/error.h"
+#include "octavo/base/temp_folder.h"
 #include "octavo/cli/args.h"
-#include "octavo/engine/pack_weights.h"
 #include "octavo/kernels/limits.h"
-#include "octavo/models/model.h"
-#include "octavo/quant/provider.h"
-#include "octavo/weights/load_model.h"
 
 namespace octavo::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// Samples of one figure, larger is better.
+struct Figure {
+  std::vector<double> samples;
 
-double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-models::ModelConfig ConfigOf(int64_t layers) {
-  models::ModelConfig config;
-  config.model_name = "random llama";
-  config.emb_dim = 2048;
-  config.num_decoder_layers = layers;
-  config.num_query_heads = 32;
-  config.num_kv_heads = 8;
-  config.head_dim = 64;
-  config.mlp_dim = 5632;
-  config.vocab_size = 32000;
-  config.max_target_length = 1024;
-  return config;
-}
-
-// Every weight, the head included.
-std::vector<quant::Rule> RulesOf(const std::string& name) {
-  quant::Rule rule;
-  rule.only_weights = true;
-  quant::QwixTreatment qwix;
-  if (name == "int8") {
-    qwix.weight = qwix.activation = Format::kInt8;
-    rule.treatment = qwix;
-  } else if (name == "int8w") {
-    qwix.weight = Format::kInt8;
-    rule.treatment = qwix;
-  } else if (name == "int4w") {
-    qwix.weight = Format::kInt4;
-    rule.treatment = qwix;
-  } else if (name == "w4a8") {
-    rule.treatment = quant::GroupedTreatment{.group = 0};
-  } else if (name != "float") {
-    ThrowUsage("recipe {}: int8, int8w, int4w, w4a8 or float", name);
+  double At(double share) const {
+    if (samples.empty()) return 0;
+    std::vector<double> sorted = samples;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
   }
-  return {rule};
-}
-
-// Numbers of about the size of trained weights.
-Tensor AnyWeight(const Shape& shape, uint64_t seed) {
-  Tensor result = Tensor::Empty(shape, DType::kF32);
-  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-  for (float& value : result.MutableValues<float>()) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    value = (static_cast<float>(state >> 40) - 8388608.0f) * (0.05f / 8388608.0f);
-  }
-  return result;
-}
-
-struct Served {
-  Served(const std::string& recipe, int64_t layers, ThreadPool& threads)
-      : pool(threads), isa(kernels::ChooseIsa().isa), rules(RulesOf(recipe)) {
-    model = models::MakeModel(ConfigOf(layers));
-    plan = weights::ForwardPlan(*model, rules);
-    const auto sites = weights::FrozenParameters(*model, plan);
-    uint64_t seed = 0;
-    for (ops::Parameter* parameter : model->parameters()) {
-      const Tensor weight = AnyWeight(parameter->shape(), ++seed);
-      parameters += weight.size();
-      parameter->value = weight;
-      const auto site = sites.find(parameter->name);
-      if (site != sites.end()) parameter->value = weights::FreezeFor(*site->second, weight, {}, pool, isa);
-    }
-    provider.emplace(plan);
-    const engine::RunnerParts parts{*model, &*provider, nullptr, pool, isa};
-    const auto start = Clock::now();
-    packed = engine::PackWeights(parts, *provider);
-    pack_seconds = Since(start);
-    runner = engine::MakeRunner(parts, {.sequences = 9, .prefix_cache = false});
-  }
-
-  double Prefill(int64_t tokens) {
-    const std::vector<int32_t> prompt(static_cast<size_t>(tokens), 7);
-    const engine::SequenceId id = runner->Open(prompt, 0, "", nullptr);
-    const engine::Work work{id, prompt};
-    const auto start = Clock::now();
-    runner->Step({&work, 1});
-    const double seconds = Since(start);
-    runner->Close(id);
-    return seconds;
-  }
-
-  // Median seconds of one step of `streams` sequences with 128 tokens behind them.
-  double Decode(int streams, int steps) {
-    std::vector<engine::SequenceId> ids;
-    const std::vector<int32_t> prompt(128, 7), one = {9};
-    for (int i = 0; i < streams; ++i) {
-      ids.push_back(runner->Open(prompt, 0, "", nullptr));
-      const engine::Work work{ids.back(), prompt};
-      runner->Step({&work, 1});
-    }
-    std::vector<double> seconds;
-    for (int step = 0; step < steps; ++step) {
-      std::vector<engine::Work> work;
-      for (engine::SequenceId id : ids) work.push_back({id, one});
-      const auto start = Clock::now();
-      runner->Step(work);
-      seconds.push_back(Since(start));
-    }
-    for (engine::SequenceId id : ids) runner->Close(id);
-    std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-    return seconds[seconds.size() / 2];
-  }
-
-  ThreadPool& pool;
-  kernels::Isa isa;
-  quant::RuleSet rules;
-  std::unique_ptr<models::Model> model;
-  quant::Plan plan;
-  std::optional<quant::Provider> provider;
-  std::unique_ptr<engine::Runner> runner;
-  engine::PackedModel packed;
-  double pack_seconds = 0;
-  int64_t parameters = 0;
+  double median() const { return At(0.5); }
+  double spread() const { return median() > 0 ? (At(0.75) - At(0.25)) / median() : 0; }
 };
 
+// One line of the table: ours against the peer's.
+struct Row {
+  const char* name;
+  double bar;  // ratio that is asked for; 0: none
+  Figure ours, theirs;
+};
+
+class Table {
+ public:
+  Table(bool json, std::string recipe, std::string peer)
+      : json_(json), recipe_(std::move(recipe)), peer_(std::move(peer)) {}
+
+  void Print(const Row& row, const char* more = "") const {
+    const double ours = row.ours.median(), theirs = row.theirs.median();
+    if (json_) {
+      nlohmann::json line{{"recipe", recipe_},
+                          {"figure", row.name},
+                          {"tok_per_s", ours},
+                          {"spread", row.ours.spread()},
+                          {"peer", peer_},
+                          {"peer_tok_per_s", theirs},
+                          {"peer_spread", row.theirs.spread()},
+                          {"bar", row.bar}};
+      if (theirs > 0) line["ratio"] = ours / theirs;
+      std::printf("%s\n", line.dump().c_str());
+      return;
+    }
+    std::printf("%-9s %-12s octavo %8.2f tok/s (spread %4.1f %%)", recipe_.c_str(), row.name, ours,
+                100 * row.ours.spread());
+    if (theirs > 0) {
+      std::printf("   %s %8.2f (%4.1f %%)   ratio %.2f", peer_.c_str(), theirs, 100 * row.theirs.spread(),
+                  ours / theirs);
+      if (row.bar > 0) std::printf(" (bar %.1f)", row.bar);
+    }
+    std::printf("%s\n", more);
+    std::fflush(stdout);
+  }
+
+ private:
+  bool json_;
+  std::string recipe_, peer_;
+};
+
+struct Options {
+  bool json;
+  int threads, rounds, steps, requests;
+  int64_t layers;
+  bool first_byte;
+};
+
+void PrintObject(const Options& options, const nlohmann::json& object, const std::string& text) {
+  std::printf("%s\n", options.json ? object.dump().c_str() : text.c_str());
+  std::fflush(stdout);
+}
+
+const char* PeerFormat(const std::string& recipe) {
+  return recipe.starts_with("int8") ? "Q8_0" : recipe == "float" ? "" : "Q4_0";
+}
+
+// The int4 model of the peer has a scale for each 32 weights whatever the recipe's groups are.
+void WritePeerModel(const std::string& recipe, const BenchModel& model, const Options& options, ThreadPool& pool,
+                    const std::filesystem::path& file) {
+  if (recipe == "w4a8g128" || recipe == "w4a8") {
+    model.WriteGguf(file);
+    return;
+  }
+  BenchModel(recipe.starts_with("int8") ? "int8" : "w4a8", options.layers, pool).WriteGguf(file);
+}
+
+void RunRecipe(const std::string& recipe, const Options& options, const LlamaPeer& peer, ThreadPool& pool) {
+  const TempFolder folder;
+  const std::string gguf = (folder / "model.gguf").string();
+  BenchModel model(recipe, options.layers, pool);
+  const bool against = peer.any() && *PeerFormat(recipe) != '\0';
+  if (against) WritePeerModel(recipe, model, options, pool, gguf);
+  model.Pack(std::max(9, options.requests));
+  const std::string name = against ? fmt::format("llama.cpp {}", PeerFormat(recipe)) : "";
+  PrintObject(
+      options,
+      {{"recipe", recipe},
+       {"parameters", model.parameters()},
+       {"bytes", model.stored_bytes()},
+       {"pack_seconds", model.pack_seconds()},
+       {"peer_system", against ? peer.SystemInfo(gguf) : ""}},
+      fmt::format("\n{}: {:.3f} B parameters, {:.2f} GiB, packed in {:.2f} s{}", recipe,
+                  static_cast<double>(model.parameters()) / 1e9, static_cast<double>(model.stored_bytes()) / (1 << 30),
+                  model.pack_seconds(), against ? "\npeer: " + peer.SystemInfo(gguf) : ""));
+  const bool integer = recipe == "int8" || recipe.starts_with("w4a8");
+  Row prefill{"prefill 512", integer ? 1.9 : 0, {}, {}}, one{"decode 1", integer ? 1.1 : 0, {}, {}},
+      eight{"decode 8", recipe == "int8" ? 1.6 : 0, {}, {}};
+  Figure bandwidth;
+  model.Prefill(64);
+  for (int round = 0; round < options.rounds; ++round) {
+    bandwidth.samples.push_back(kernels::MeasureLimits(pool, kernels::ChooseIsa().isa, 2).read_gb_per_s);
+    prefill.ours.samples.push_back(512 / model.Prefill(512));
+    if (against) prefill.theirs.samples.push_back(peer.Prefill(gguf, 512));
+    one.ours.samples.push_back(1 / model.Decode(1, options.steps));
+    if (against) one.theirs.samples.push_back(peer.Decode(gguf, options.steps));
+    eight.ours.samples.push_back(8 / model.Decode(8, options.steps));
+    if (against) eight.theirs.samples.push_back(peer.DecodeMany(gguf, 8, options.steps));
+  }
+  const Table table(options.json, recipe, name);
+  table.Print(prefill);
+  const double share = model.read_bytes() * one.ours.median() / (1e9 * bandwidth.median());
+  table.Print(one, fmt::format("   {:.1f} % of {:.1f} GB/s (bar 85 %)", 100 * share, bandwidth.median()).c_str());
+  if (options.json) {
+    PrintObject(options,
+                {{"recipe", recipe}, {"figure", "read share"}, {"share", share}, {"read_gb_per_s", bandwidth.median()}},
+                "");
+  }
+  table.Print(eight);
+  if (options.requests > 0) {
+    Figure alone, many;
+    for (int round = 0; round < options.rounds; ++round) {
+      const Throughput found = ServeTogether(model.runner(), options.requests);
+      alone.samples.push_back(found.one);
+      many.samples.push_back(found.many);
+    }
+    PrintObject(options,
+                {{"recipe", recipe},
+                 {"figure", "requests"},
+                 {"requests", options.requests},
+                 {"one_tok_per_s", alone.median()},
+                 {"many_tok_per_s", many.median()},
+                 {"ratio", many.median() / alone.median()}},
+                fmt::format("{:<9} {} requests {:.1f} tok/s, one alone {:.1f}   ratio {:.2f} (bar 4.0)", recipe,
+                            options.requests, many.median(), alone.median(), many.median() / alone.median()));
+  }
+}
+
+// In a scope of its own: nothing else of the model is in memory.
+void RunFirstByte(const std::string& recipe, const Options& options) {
+  const TempFolder folder;
+  {
+    ThreadPool pool(options.threads);
+    BenchModel(recipe, options.layers, pool).WriteCheckpoint(folder / "stored");
+  }
+  Figure open, total;
+  for (int round = 0; round < options.rounds; ++round) {
+    const FirstByte found = TimeFirstByte(folder / "stored", options.threads);
+    open.samples.push_back(found.open);
+    total.samples.push_back(found.total);
+  }
+  PrintObject(options,
+              {{"recipe", recipe},
+               {"figure", "first byte"},
+               {"open_seconds", open.median()},
+               {"seconds", total.median()},
+               {"spread", total.spread()}},
+              fmt::format("{:<9} stored model to first token {:.2f} s (bar 1.0), open after {:.2f} s, spread {:.0f} %",
+                          recipe, total.median(), open.median(), 100 * total.spread()));
+}
+
 int Main(const Args& args) {
-  ThreadPool pool(static_cast<int>(args.Int("threads", 2, 1, 64)));
-  const int64_t layers = args.Int("layers", 16, 1, 64);
-  const int steps = static_cast<int>(args.Int("steps", 16, 1, 1000));
+  Options options;
+  options.json = args.Switch("json");
+  options.threads = static_cast<int>(args.Int("threads", 2, 1, 64));
+  options.layers = args.Int("layers", 16, 1, 64);
+  options.steps = static_cast<int>(args.Int("steps", 32, 1, 1000));
+  options.rounds = static_cast<int>(args.Int("rounds", 5, 1, 100));
+  options.requests = static_cast<int>(args.Int("requests", 16, 0, 64));
+  options.first_byte = args.Int("first_byte", 1, 0, 1) != 0;
+  const LlamaPeer peer(args.Text("llama_bench", ""), args.Text("llama_batched_bench", ""), options.threads);
+  if (!peer.any() && !options.json) {
+    std::printf("llama.cpp is skipped: llama_bench=PATH and llama_batched_bench=PATH name its programs\n");
+  }
+  ThreadPool pool(options.threads);
   const std::string recipes = args.Text("recipes", "int8,w4a8") + ",";
   for (size_t at = 0; at < recipes.size();) {
     const size_t end = recipes.find(',', at);
-    const std::string name = recipes.substr(at, end - at);
+    const std::string recipe = recipes.substr(at, end - at);
     at = end + 1;
-    Served served(name, layers, pool);
-    const double bandwidth = 1e9 * kernels::MeasureLimits(pool, kernels::ChooseIsa().isa, 2).read_gb_per_s;
-    served.Prefill(64);
-    const double prefill = std::min(served.Prefill(512), served.Prefill(512));
-    const double one = served.Decode(1, steps), eight = served.Decode(8, steps);
-    // The table of the embedding is looked up, not read.
-    const double table = 4.0 * 32000 * 2048;
-    const double read = static_cast<double>(served.packed.bytes) - table;
-    std::printf(
-        "%-6s %.3f B parameters  %.2f GiB  packed in %.2f s   prefill 512: %.1f tok/s   decode 1: %.2f tok/s, "
-        "%.0f %% of %.1f GB/s   decode 8: %.2f tok/s\n",
-        name.c_str(), static_cast<double>(served.parameters) / 1e9,
-        static_cast<double>(served.packed.bytes) / (1 << 30), served.pack_seconds, 512 / prefill, 1 / one,
-        100 * read / one / bandwidth, bandwidth / 1e9, 8 / eight);
+    RunRecipe(recipe, options, peer, pool);
+    if (options.first_byte && recipe != "float") RunFirstByte(recipe, options);
   }
   return 0;
 }
@@ -167,12 +214,17 @@ int Main(const Args& args) {
 int main(int argc, char** argv) {
   const octavo::VerbSpec spec{
       .name = "bench_engine",
-      .synopsis = "[recipes=int8,w4a8] [layers=16] [steps=16] [threads=2]",
-      .summary = "prefill and decode of a random llama",
+      .synopsis = "[recipes=int8,w4a8] [llama_bench=PATH llama_batched_bench=PATH] [rounds=5] [threads=2]",
+      .summary = "prefill, decode, throughput and first token of a random llama, against llama.cpp",
       .details = "",
-      .options = {{"recipes", "A,B", "int8, int8w, int4w, w4a8, float"},
-                  {"layers", "N", "decoder layers"},
-                  {"steps", "N", "decode steps"}},
+      .options = {{"recipes", "A,B", "int8, int8w, int4w, w4a8, w4a8g128, w4a8g32, float"},
+                  {"llama_bench", "PATH", "llama.cpp's llama-bench; without it there is no peer"},
+                  {"llama_batched_bench", "PATH", "its llama-batched-bench, for several streams"},
+                  {"layers", "N", "decoder layers (16: 0.85 B parameters)"},
+                  {"rounds", "N", "of turns between the contenders"},
+                  {"steps", "N", "decode steps of a turn"},
+                  {"requests", "N", "through the scheduler at once; 0: not measured"},
+                  {"first_byte", "0|1", "whether a stored model is opened"}},
   };
   try {
     std::vector<std::string_view> words(argv + 1, argv + argc);
