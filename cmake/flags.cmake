@@ -43,10 +43,11 @@ if(OCTAVO_CHECKS)
   target_compile_definitions(octavo_flags INTERFACE OCTAVO_CHECKS=1)
 endif()
 
-# Instruction sets: only files named *_avx2.cc and *_avx512.cc see these flags.
+# Instruction sets: only files named *_avx2.cc, *_avx512.cc and *_amx.cc see these flags.
 set(OCTAVO_AVX2_FLAGS -mavx2 -mfma -mf16c)
 set(OCTAVO_AVX512_FLAGS ${OCTAVO_AVX2_FLAGS} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
 # g++ 12 calls the intrinsics' own undefined registers uninitialized.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND OCTAVO_AVX512_FLAGS -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
+set(OCTAVO_AMX_FLAGS ${OCTAVO_AVX512_FLAGS} -mamx-tile -mamx-int8)

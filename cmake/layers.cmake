@@ -1,5 +1,5 @@
 # One library per folder of LAYERS.txt, named octavo_<folder>, linked to just the folders that its line names.
-# A folder's *_test.cc files make one test program, its *_avx2.cc and *_avx512.cc files get their flags.
+# A folder's *_test.cc files make one test program, its *_avx2.cc, *_avx512.cc and *_amx.cc files get their flags.
 include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 file(GLOB recipes CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/octavo/quant/recipes/*.yml)
 embed_files(${PROJECT_BINARY_DIR}/generated/recipe_files.cc RecipeFiles ${recipes})
@@ -34,7 +34,7 @@ foreach(line IN LISTS layer_lines)
     file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/octavo/${folder}/*.h)
     list(FILTER sources EXCLUDE REGEX "(_test|_main)\\.cc$")
     if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-      list(FILTER sources EXCLUDE REGEX "_avx(2|512)\\.cc$")
+      list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|amx)\\.cc$")
     endif()
     if(sources OR headers)
       set(linked "")
@@ -52,11 +52,12 @@ foreach(line IN LISTS layer_lines)
         target_compile_features(octavo_${folder} PUBLIC cxx_std_20)
         target_link_libraries(octavo_${folder} PUBLIC ${linked} ${OCTAVO_LIBS_${folder}}
           PRIVATE $<BUILD_INTERFACE:octavo_flags>)
-        foreach(isa 2 512)
+        foreach(isa AVX2 AVX512 AMX)
           set(isa_sources ${sources})
-          list(FILTER isa_sources INCLUDE REGEX "_avx${isa}\\.cc$")
+          string(TOLOWER ${isa} suffix)
+          list(FILTER isa_sources INCLUDE REGEX "_${suffix}\\.cc$")
           if(isa_sources)
-            set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${OCTAVO_AVX${isa}_FLAGS}"
+            set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${OCTAVO_${isa}_FLAGS}"
               SKIP_PRECOMPILE_HEADERS ON)
           endif()
         endforeach()

@@ -14,7 +14,9 @@ void HoldToIsa(const std::string& name, char** argv) {
   const struct {
     std::string_view name;
     const char *openblas, *onednn;
-  } known[] = {{"avx2", "Haswell", "AVX2"}, {"avx512", "SkylakeX", "AVX512_CORE_VNNI"}};
+  } known[] = {{"avx2", "Haswell", "AVX2"},
+               {"avx512", "SkylakeX", "AVX512_CORE_VNNI"},
+               {"amx", "SapphireRapids", "AVX512_CORE_AMX"}};
   for (const auto& isa : known) {
     if (name != isa.name) continue;
     const char* now = std::getenv("OCTAVO_BENCH_ISA");
@@ -26,7 +28,7 @@ void HoldToIsa(const std::string& name, char** argv) {
     execv("/proc/self/exe", argv);
     throw Error(ErrorCode::kJob, "cannot start the benchmark again for --isa");
   }
-  throw Error(ErrorCode::kUsage, fmt::format("--isa '{}' is not an instruction set", name), "known: avx2 avx512");
+  throw Error(ErrorCode::kUsage, fmt::format("--isa '{}' is not an instruction set", name), "known: avx2 avx512 amx");
 }
 
 }  // namespace octavo::bench

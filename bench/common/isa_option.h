@@ -6,7 +6,8 @@
 
 namespace octavo::bench {
 
-inline constexpr const char* kIsaHelp = "avx2 or avx512: hold Octavo and the peers to it (default: the machine's best)";
+inline constexpr const char* kIsaHelp =
+    "avx2, avx512 or amx: hold Octavo and the peers to it (default: the machine's best)";
 
 // Returns when the process runs as asked; an unknown name is a usage error.
 void HoldToIsa(const std::string& name, char** argv);

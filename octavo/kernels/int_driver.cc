@@ -14,6 +14,7 @@ constexpr int64_t kNarrowRows = 16;
 constexpr int64_t kStripsBytes = int64_t{8} << 20;
 constexpr int64_t kPanelsBytes = int64_t{192} << 10;
 constexpr int64_t kDecodedBytes = int64_t{448} << 10;
+constexpr int64_t kAmxDecodedBytes = int64_t{512} << 10, kAmxPanels = 16, kAmxStrips = 32;
 constexpr int64_t kDirectRows = 8;                   // up to these, panels are not decoded
 constexpr int64_t kPackStrips = 4, kPackPanels = 4;  // per packing task
 
@@ -27,8 +28,9 @@ struct Packed {
 
 Packed Carve(Carver& carver, const IntFamily& family, const IntBlock& block, int64_t rows) {
   Packed packed;
-  packed.strips = carver.Take<uint8_t>(rows * block.tiles * block.units * family.unit_row_bytes);
-  packed.row_add = carver.Take<int32_t>(rows * block.tiles);
+  if (family.amx) rows = Ceil(rows, kStripRowsAmx) * kStripRowsAmx;
+  packed.strips = carver.Take<uint8_t>(rows * family.RowBytes(block));
+  if (!family.amx) packed.row_add = carver.Take<int32_t>(rows * block.tiles);
   if (block.epilogue.col_zero.data != nullptr) packed.row_sum = carver.Take<int32_t>(rows * block.tiles);
   return packed;
 }
@@ -43,14 +45,15 @@ void Attach(IntBlock& block, const Packed& packed) {
   block.row_sum = packed.row_sum;
 }
 
-void RunNarrow(ThreadPool& pool, Arena& arena, const IntFamily& family, const IntProduct& product) {
+void RunNarrow(ThreadPool& pool, Arena& arena, const IntProduct& product) {
+  const IntFamily& family = *product.family;
   IntBlock block = product.block;
   block.rows = product.a.rows;
   Carver sizes(nullptr);
   Carve(sizes, family, block, block.rows);
   // Rows for which a family decodes panels: a pair of them at a time.
-  const bool decodes = family.decoded > 0 && block.rows > kDirectRows;
-  const int64_t scratch_bytes = decodes ? RectScratch(block, family.decoded, 2, 2) : 0;
+  const bool decodes = family.amx || (family.decoded > 0 && block.rows > kDirectRows);
+  const int64_t scratch_bytes = decodes ? family.Scratch(block, 2, 2) : 0;
   sizes.Take<uint8_t>(scratch_bytes);
   const int64_t each = static_cast<int64_t>(sizes.used());
   std::byte* memory = arena.Reserve(Arena::kLeft, sizes.used() * static_cast<size_t>(pool.size()));
@@ -91,8 +94,22 @@ struct Piece {
   int64_t Tasks() const { return Ceil(strips, strip_run) * Ceil(panels, panel_run); }
 };
 
+// AMX is so fast that decoding a panel must serve many rows: as many strips as there are, up to a share of the second
+// cache, and few panels rather than few strips when there would be too few rectangles.
+void CutAmxPiece(Piece& piece, int64_t threads, size_t products) {
+  const int64_t one = piece.product->family->Scratch(piece.block, 0, 1);
+  const int64_t tasks = products >= static_cast<size_t>(4 * threads) ? 1 : 4 * threads;
+  piece.panel_run = std::clamp<int64_t>(kAmxDecodedBytes / std::max<int64_t>(one, 1), 2, kAmxPanels) / 2 * 2;
+  const int64_t down = Ceil(piece.strips, kAmxStrips);
+  while (piece.panel_run > 4 && Ceil(piece.panels, piece.panel_run) * down < tasks) piece.panel_run -= 2;
+  const int64_t cuts = std::max(down, Ceil(tasks, Ceil(piece.panels, piece.panel_run)));
+  piece.strip_run = std::max<int64_t>(Ceil(Ceil(piece.strips, cuts), 2) * 2, 4);
+}
+
 // The size of a rectangle.
-void CutPiece(Piece& piece, const IntFamily& family, int64_t threads, size_t products) {
+void CutPiece(Piece& piece, int64_t threads, size_t products) {
+  const IntFamily& family = *piece.product->family;
+  if (family.amx) return CutAmxPiece(piece, threads, products);
   if (family.decoded == 0) {
     piece.panel_run = std::clamp<int64_t>(kPanelsBytes / piece.block.panel_bytes(), 1, 16);
     piece.strip_run = std::clamp<int64_t>(piece.strips / (4 * threads), 4, 32);
@@ -138,12 +155,13 @@ void ForTasks(ThreadPool& pool, const std::vector<Piece>& batch, const Count& co
   });
 }
 
-void RunBatch(ThreadPool& pool, Arena& arena, const IntFamily& family, std::vector<Piece>& batch) {
+void RunBatch(ThreadPool& pool, Arena& arena, std::vector<Piece>& batch) {
   Carver sizes(nullptr);
   int64_t scratch_bytes = 0;
   for (const Piece& piece : batch) {
+    const IntFamily& family = *piece.product->family;
     Carve(sizes, family, piece.block, piece.a.rows);
-    scratch_bytes = std::max(scratch_bytes, RectScratch(piece.block, family.decoded, piece.strip_run, piece.panel_run));
+    scratch_bytes = std::max(scratch_bytes, family.Scratch(piece.block, piece.strip_run, piece.panel_run));
   }
   scratch_bytes = Ceil(scratch_bytes, kLineBytes) * kLineBytes;
   auto* scratch =
@@ -151,12 +169,13 @@ void RunBatch(ThreadPool& pool, Arena& arena, const IntFamily& family, std::vect
   Carver carver(arena.Reserve(Arena::kLeft, sizes.used()));
   std::vector<Packed> packed;
   for (Piece& piece : batch) {
-    packed.push_back(Carve(carver, family, piece.block, piece.a.rows));
+    packed.push_back(Carve(carver, *piece.product->family, piece.block, piece.a.rows));
     Attach(piece.block, packed.back());
   }
   ForTasks(
       pool, batch, [](const Piece& piece) { return piece.PackTasks(); },
       [&](const Piece& piece, int64_t task, int) {
+        const IntFamily& family = *piece.product->family;
         const int64_t left = Ceil(piece.strips, kPackStrips);
         if (task < left) {
           const int64_t begin = task * kPackStrips;
@@ -173,25 +192,27 @@ void RunBatch(ThreadPool& pool, Arena& arena, const IntFamily& family, std::vect
       [&](const Piece& piece, int64_t task, int worker) {
         const int64_t across = Ceil(piece.panels, piece.panel_run);
         const int64_t s = task / across * piece.strip_run, p = task % across * piece.panel_run;
-        family.run(piece.block,
-                   {s, std::min(s + piece.strip_run, piece.strips), p, std::min(p + piece.panel_run, piece.panels)},
-                   scratch + worker * scratch_bytes);
+        piece.product->family->run(
+            piece.block,
+            {s, std::min(s + piece.strip_run, piece.strips), p, std::min(p + piece.panel_run, piece.panels)},
+            scratch + worker * scratch_bytes);
       });
   batch.clear();
 }
 
 }  // namespace
 
-void RunIntProducts(ThreadPool& pool, Arena& arena, const IntFamily& family, std::span<const IntProduct> products) {
+void RunIntProducts(ThreadPool& pool, Arena& arena, std::span<const IntProduct> products) {
   if (products.size() == 1 && products[0].a.rows <= kNarrowRows && products[0].b.data == nullptr) {
-    if (products[0].a.rows > 0 && products[0].block.cols > 0) RunNarrow(pool, arena, family, products[0]);
+    if (products[0].a.rows > 0 && products[0].block.cols > 0) RunNarrow(pool, arena, products[0]);
     return;
   }
   std::vector<Piece> batch;
   int64_t bytes = 0;
   for (const IntProduct& product : products) {
     const IntBlock& block = product.block;
-    const int64_t rows = product.a.rows, row_bytes = block.tiles * block.units * family.unit_row_bytes;
+    const IntFamily& family = *product.family;
+    const int64_t rows = product.a.rows, row_bytes = family.RowBytes(block);
     if (rows == 0 || block.cols == 0) continue;
     // Equal passes of whole strips that fit the budget.
     const int64_t passes = Ceil(rows, std::max(kStripsBytes / row_bytes, int64_t{64}));
@@ -199,7 +220,7 @@ void RunIntProducts(ThreadPool& pool, Arena& arena, const IntFamily& family, std
     for (int64_t row = 0; row < rows; row += pass) {
       const int64_t count = std::min(pass, rows - row);
       if (!batch.empty() && bytes + count * row_bytes > kStripsBytes) {
-        RunBatch(pool, arena, family, batch);
+        RunBatch(pool, arena, batch);
         bytes = 0;
       }
       Piece piece{&product,
@@ -213,12 +234,12 @@ void RunIntProducts(ThreadPool& pool, Arena& arena, const IntFamily& family, std
                   0};
       piece.block.rows = count;
       piece.block.first_row += row;
-      CutPiece(piece, family, pool.size(), products.size());
+      CutPiece(piece, pool.size(), products.size());
       batch.push_back(piece);
       bytes += count * row_bytes;
     }
   }
-  if (!batch.empty()) RunBatch(pool, arena, family, batch);
+  if (!batch.empty()) RunBatch(pool, arena, batch);
 }
 
 }  // namespace octavo::kernels

@@ -17,20 +17,34 @@ namespace octavo::kernels {
 struct IntFamily {
   int64_t strip_rows, unit_row_bytes;
   int64_t decoded;  // lines that a line of the panels becomes in a worker's scratch; 0: none (RectScratch)
+  bool amx;         // whole strips of blocks (CutAmx)
   void (*pack_strips)(const MatrixView<const int8_t>& a, const StripsTarget& target, int64_t begin, int64_t end);
   void (*pack_panels)(const MatrixView<const int8_t>& b, const PanelsTarget& target, int64_t begin, int64_t end);
   void (*run)(const IntBlock& block, const IntRect& rect, uint8_t* scratch);
+
+  // Bytes of one row of a strip.
+  int64_t RowBytes(const IntBlock& block) const {
+    if (amx) return block.tiles * CutAmx(block.units * decoded).blocks * CutAmx(block.units * decoded).row_bytes();
+    return block.tiles * block.units * unit_row_bytes;
+  }
+  int64_t Scratch(const IntBlock& block, int64_t strips, int64_t panels) const {
+    return amx ? RectScratchAmx(block, decoded, strips, panels) : RectScratch(block, decoded, strips, panels);
+  }
 };
+
+// Up to these rows the vectors stream the panels faster than the tiles get them decoded.
+inline constexpr int64_t kFewRowsAmx = 8;
 
 // One product: `block` has the shapes, the epilogue, the output and the panels. If b has data, the panels are packed
 // from it to `panels` first (both owned by the caller). Strips and row constants are made by the driver.
 struct IntProduct {
+  const IntFamily* family = nullptr;
   MatrixView<const int8_t> a = {};  // [rows, k], k > 0
   MatrixView<const int8_t> b = {};
   PanelsTarget panels = {};
   IntBlock block = {};
 };
 
-void RunIntProducts(ThreadPool& pool, Arena& arena, const IntFamily& family, std::span<const IntProduct> products);
+void RunIntProducts(ThreadPool& pool, Arena& arena, std::span<const IntProduct> products);
 
 }  // namespace octavo::kernels

@@ -1,5 +1,5 @@
 // The epilogue of scale_epilogue.h for the AVX-512 units of the integer products: 16 columns are one register, the ones
-// past the last column are masked off. Internal linkage throughout: included by *_avx512.cc only.
+// past the last column are masked off. Internal linkage throughout: included by *_avx512.cc and *_amx.cc only.
 #pragma once
 
 #include <immintrin.h>
@@ -66,9 +66,11 @@ class TileEpilogue {
   const float* ColScales(int64_t n) const { return col_scale_.From(n, 0); }
   int64_t col_tile_stride() const { return col_scale_.tile_stride; }
   float RowScale(int64_t row) const { return row_scale_.at(block_.first_row + row, 0); }
-  const int32_t* RowAdds(const TilePlace& at, int64_t tile) const {
-    return block_.row_add + (at.row - at.in_strip) * block_.tiles + tile * at.strip_rows + at.in_strip;
+  // Where the constants of a row are, of those that lie strip by strip.
+  int64_t RowAt(const TilePlace& at, int64_t tile) const {
+    return (at.row - at.in_strip) * block_.tiles + tile * at.strip_rows + at.in_strip;
   }
+  const int32_t* RowAdds(const TilePlace& at, int64_t tile) const { return block_.row_add + RowAt(at, tile); }
   __mmask16 Inside(int64_t n) const { return FirstLanes(block_.cols - n); }
 
   // Takes the raw sums of tile `tile` of K for 16 columns, acc[r * stride]: adds them to sum[r * stride], or finishes
@@ -76,12 +78,13 @@ class TileEpilogue {
   void Take(const TilePlace& at, int64_t tile, const int32_t* acc, float* sum, int64_t stride) const {
     const __mmask16 inside = Inside(at.n);
     const bool last = tile + 1 == block_.tiles;
-    const int32_t* row_add = RowAdds(at, tile);
+    const int32_t* row_add = block_.row_add == nullptr ? nullptr : RowAdds(at, tile);
     const __m512 col = LoadColumns(col_scale_.From(at.n, tile), col_scale_.stride, inside);
     const __m512 bias = last ? LoadColumns(bias_.From(at.n, 0), bias_.stride, inside) : _mm512_setzero_ps();
     const float* scales = row_scale_.From(block_.first_row + at.row, tile);
     for (int r = 0; r < at.rows; ++r) {
-      __m512i exact = _mm512_add_epi32(_mm512_loadu_si512(acc + r * stride), _mm512_set1_epi32(row_add[r]));
+      __m512i exact = _mm512_loadu_si512(acc + r * stride);
+      if (row_add != nullptr) exact = _mm512_add_epi32(exact, _mm512_set1_epi32(row_add[r]));
       if (zeros_) exact = _mm512_sub_epi32(exact, OfZeros(at, r, tile, inside));
       if (block_.out.i32.data != nullptr) {
         StoreI32(exact, at.row + r, at.n, inside);
@@ -126,9 +129,8 @@ class TileEpilogue {
       more = _mm512_mullo_epi32(_mm512_set1_epi32(zero), col_sum);
     }
     if (e.col_zero.data != nullptr) {
-      const int64_t in_add = RowAdds(at, tile) + r - block_.row_add;
-      const uint32_t rest =
-          static_cast<uint32_t>(block_.row_sum[in_add]) - static_cast<uint32_t>(steps) * static_cast<uint32_t>(zero);
+      const uint32_t rest = static_cast<uint32_t>(block_.row_sum[RowAt(at, tile) + r]) -
+                            static_cast<uint32_t>(steps) * static_cast<uint32_t>(zero);
       alignas(64) int32_t values[kPanelColumns] = {};
       for (int c = 0; c < kPanelColumns; ++c) {
         if ((inside >> c & 1) != 0) values[c] = e.col_zero.at(at.n + c, tile);
@@ -177,6 +179,19 @@ class TileEpilogue {
   ScaleView<float> row_scale_, col_scale_, bias_;
   bool zeros_;
 };
+
+// Calls run<TileEpilogue<…>>() with the epilogue of a block.
+template <typename Run>
+void WithEpilogue(const IntBlock& block, const Run& run) {
+  constexpr auto kRow = ScaleOrder::kRowThenColumn, kColumn = ScaleOrder::kColumnThenRow;
+  const bool row_first = block.epilogue.order == kRow;
+  if (block.epilogue.math == ScaleMath::kF32) {
+    if (row_first) return run.template operator()<TileEpilogue<ScaleMath::kF32, kRow>>();
+    return run.template operator()<TileEpilogue<ScaleMath::kF32, kColumn>>();
+  }
+  if (row_first) return run.template operator()<TileEpilogue<ScaleMath::kBF16, kRow>>();
+  return run.template operator()<TileEpilogue<ScaleMath::kBF16, kColumn>>();
+}
 
 }  // namespace
 }  // namespace octavo::kernels

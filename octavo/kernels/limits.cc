@@ -87,6 +87,7 @@ MachineLimits MeasureLimits(ThreadPool& pool, Isa isa, int repeats) {
 #if defined(__x86_64__)
   if (avx2) {
     limits.madd_gmacs = BestRate(pool, repeats, [&](int, int) {
+      if (isa >= Isa::kAmx) return internal::TileLoopAmx(kRounds / 8);
       return avx512 ? internal::DotLoopAvx512(kRounds) : internal::MaddLoopAvx2(kRounds);
     });
   }

@@ -9,7 +9,7 @@ namespace octavo::kernels {
 
 struct MachineLimits {
   double fma_gmacs = 0;      // f32 multiply-adds from registers, 1e9 per second, all threads together
-  double madd_gmacs = 0;     // multiply-adds with int32 sums (vpmaddwd + vpaddd, or vpdpbusd), the int8 limit
+  double madd_gmacs = 0;     // multiply-adds with int32 sums (vpmaddwd + vpaddd, vpdpbusd or tdpbssd), the int8 limit
   double read_gb_per_s = 0;  // reading memory far larger than the caches
 };
 

@@ -9,6 +9,7 @@ double FmaLoopAvx2(int64_t rounds);
 double MaddLoopAvx2(int64_t rounds);
 double FmaLoopAvx512(int64_t rounds);
 double DotLoopAvx512(int64_t rounds);
+double TileLoopAmx(int64_t rounds);
 double ReadLoopAvx2(const float* data, int64_t bytes);
 
 }  // namespace octavo::kernels::internal

@@ -57,17 +57,34 @@ void CheckMatMulI8(const MatMulI8Args& args) {
   CheckIntOutput("MatMulI8", args.out, args.epilogue, args.tile != 0, args.a.rows, n);
 }
 
+namespace {
+
+const IntFamily& FamilyI8(Isa isa, int64_t rows) {
+  if (isa >= Isa::kAmx && rows > kFewRowsAmx) return kFamilyI8Amx;
+  return isa >= Isa::kAvx512 ? kFamilyI8Avx512 : kFamilyI8Avx2;
+}
+
+// Bytes of the panels of a right operand that is used once, in the form of the family.
+int64_t OncePanelsBytes(const IntFamily& family, const MatMulI8Args& args) {
+  if (!family.amx) return PanelsI8Bytes(args.b.rows, args.b.cols, args.tile);
+  const TileCut cut = CutTiles(args.b.rows, args.tile);
+  return PaddedColumns(args.b.cols) / kPanelColumns * cut.count * CutAmx(cut.Units(kStepsI8)).tile_bytes();
+}
+
+}  // namespace
+
 IntProduct ProductI8(Isa isa, const MatMulI8Args& args, std::byte* memory) {
   const bool packed = args.panels.data != nullptr, row_zero = args.epilogue.row_zero.data != nullptr;
-  IntProduct product{.a = args.a};
+  IntProduct product{.family = &FamilyI8(isa, args.a.rows), .a = args.a};
   PanelsI8 panels = args.panels;
   if (!packed) {
     const int64_t k = args.b.rows, n = args.b.cols;
     Carver carver(memory);
-    int8_t* data = carver.Take<int8_t>(PanelsI8Bytes(k, n, args.tile));
+    int8_t* data = carver.Take<int8_t>(OncePanelsBytes(*product.family, args));
     int32_t* sums = row_zero ? carver.Take<int32_t>(PanelsI8Sums(k, n, args.tile)) : nullptr;
     product.b = args.b;
     product.panels = TargetOfPanels(k, n, args.tile, data, sums);
+    if (product.family->amx) product.panels.col_add = nullptr;
     panels = {data, sums, k, n, args.tile};
   }
   const TileCut cut = CutTiles(panels.k, panels.tile);
@@ -78,6 +95,7 @@ IntProduct ProductI8(Isa isa, const MatMulI8Args& args, std::byte* memory) {
   block.units = cut.Units(kStepsI8);
   block.k = panels.k;
   block.tile_length = cut.length;
+  block.ready = !packed && product.family->amx;
   if (isa == Isa::kAvx2) block.col_add = CrossSums(panels);
   block.col_sum = panels.col_sums;
   block.epilogue = args.epilogue;
@@ -85,15 +103,22 @@ IntProduct ProductI8(Isa isa, const MatMulI8Args& args, std::byte* memory) {
   return product;
 }
 
-size_t PanelsScratch(const MatMulI8Args& args) {
+size_t PanelsScratch(Isa isa, const MatMulI8Args& args) {
   if (args.panels.data != nullptr) return 0;
   Carver carver(nullptr);
-  carver.Take<int8_t>(PanelsI8Bytes(args.b.rows, args.b.cols, args.tile));
+  carver.Take<int8_t>(OncePanelsBytes(FamilyI8(isa, args.a.rows), args));
   if (args.epilogue.row_zero.data != nullptr) carver.Take<int32_t>(PanelsI8Sums(args.b.rows, args.b.cols, args.tile));
   return carver.used();
 }
 
 namespace {
+
+std::string_view DeclineAmx(Isa isa, const MatMulI8Args& args) {
+  if (isa < Isa::kAmx) return "another instruction set was chosen";
+  if (args.a.cols == 0) return "K is 0: nothing to multiply";
+  if (args.a.rows <= kFewRowsAmx) return "few rows: the vectors stream the weights faster";
+  return "";
+}
 
 std::string_view DeclineAvx512(Isa isa, const MatMulI8Args& args) {
   if (isa < Isa::kAvx512) return "another instruction set was chosen";
@@ -112,13 +137,14 @@ std::string_view DeclineNothing(Isa, const MatMulI8Args&) { return ""; }
 void RunPacked(ThreadPool& pool, Isa isa, const MatMulI8Args& args) {
   Arena own;
   Arena& arena = args.arena != nullptr ? *args.arena : own;
-  const IntProduct product = ProductI8(isa, args, arena.Reserve(Arena::kRight, PanelsScratch(args)));
-  RunIntProducts(pool, arena, FamilyI8(isa), {&product, 1});
+  const IntProduct product = ProductI8(isa, args, arena.Reserve(Arena::kRight, PanelsScratch(isa, args)));
+  RunIntProducts(pool, arena, {&product, 1});
 }
 
 void RunReference(ThreadPool&, Isa, const MatMulI8Args& args) { MatMulI8Reference(args); }
 
 constexpr KernelEntry<MatMulI8Args> kEntries[] = {
+    {"int8 amx 32x32", DeclineAmx, RunPacked},
     {"int8 avx512 vnni 14x32", DeclineAvx512, RunPacked},
     {"int8 avx2 4x16", DeclineAvx2, RunPacked},
     {"int8 reference", DeclineNothing, RunReference},

@@ -24,13 +24,15 @@ TEST(MatMulI8Bits, ExtremeCodesAreExactUpToTheBound) {
   for (const int64_t k : {int64_t{131071}, int64_t{131070}, int64_t{4099}}) {
     for (const int left : {-128, 127}) {
       for (const int right : {-128, 127}) {
-        const std::vector<int8_t> a(static_cast<size_t>(2 * k), static_cast<int8_t>(left));
-        const std::vector<int8_t> b(static_cast<size_t>(17 * k), static_cast<int8_t>(right));
-        std::vector<int32_t> out(34);
-        MatMulI8Args args{.a = RowMajor(a.data(), 2, k), .b = RowMajor(b.data(), k, 17)};
-        args.out.i32 = RowMajor(out.data(), 2, 17);
-        MatMulI8(pool, ChooseIsa().isa, args);
-        for (const int32_t sum : out) ASSERT_EQ(sum, left * right * k) << k << " " << left << " " << right;
+        for (const int64_t m : {2, 19}) {
+          const std::vector<int8_t> a(static_cast<size_t>(m * k), static_cast<int8_t>(left));
+          const std::vector<int8_t> b(static_cast<size_t>(17 * k), static_cast<int8_t>(right));
+          std::vector<int32_t> out(static_cast<size_t>(m * 17));
+          MatMulI8Args args{.a = RowMajor(a.data(), m, k), .b = RowMajor(b.data(), k, 17)};
+          args.out.i32 = RowMajor(out.data(), m, 17);
+          MatMulI8(pool, ChooseIsa().isa, args);
+          for (const int32_t sum : out) ASSERT_EQ(sum, left * right * k) << k << " " << left << " " << right;
+        }
       }
     }
   }

@@ -122,14 +122,14 @@ void RunGroups(ThreadPool& pool, Isa isa, const Args& args) {
   Arena own;
   Arena& arena = args.arena != nullptr ? *args.arena : own;
   size_t bytes = 0;
-  for (const MatMulI8Args& one : plain) bytes += PanelsScratch(one);
+  for (const MatMulI8Args& one : plain) bytes += PanelsScratch(isa, one);
   std::byte* memory = arena.Reserve(Arena::kRight, bytes);
   std::vector<IntProduct> products;
   for (const MatMulI8Args& one : plain) {
     products.push_back(ProductI8(isa, one, memory));
-    memory += PanelsScratch(one);
+    memory += PanelsScratch(isa, one);
   }
-  RunIntProducts(pool, arena, FamilyI8(isa), products);
+  RunIntProducts(pool, arena, products);
 }
 
 }  // namespace

@@ -6,12 +6,13 @@
 
 namespace octavo::kernels {
 
-inline constexpr IntFamily kFamilyI8Avx2{kStripRowsI8, 8, 0, PackStripsI8Avx2, PackPanelsI8Avx2, BlockI8Avx2};
-inline constexpr IntFamily kFamilyI8Avx512{kStripRowsAvx512, 4, 1, PackStripsI8Avx512, PackPanelsI8Avx2, BlockI8Avx512};
-inline const IntFamily& FamilyI8(Isa isa) { return isa >= Isa::kAvx512 ? kFamilyI8Avx512 : kFamilyI8Avx2; }
+inline constexpr IntFamily kFamilyI8Avx2{kStripRowsI8, 8, 0, false, PackStripsI8Avx2, PackPanelsI8Avx2, BlockI8Avx2};
+inline constexpr IntFamily kFamilyI8Avx512{kStripRowsAvx512, 4, 1, false, PackStripsI8Avx512, PackPanelsI8Avx2,
+                                           BlockI8Avx512};
+inline constexpr IntFamily kFamilyI8Amx{kStripRowsAmx, 4, 1, true, PackStripsI8Amx, PackPanelsI8Amx, BlockI8Amx};
 
 // Scratch bytes for a right operand that is not packed yet, and the product with its panels there.
-size_t PanelsScratch(const MatMulI8Args& args);
+size_t PanelsScratch(Isa isa, const MatMulI8Args& args);
 IntProduct ProductI8(Isa isa, const MatMulI8Args& args, std::byte* memory);
 
 }  // namespace octavo::kernels

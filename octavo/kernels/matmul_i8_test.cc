@@ -99,6 +99,38 @@ TEST(MatMulI8, EqualsReferenceForAnyShapeAndEpilogue) {
   }
 }
 
+// Every count of rows around the strips of each instruction set, with K at and around whole blocks of 64 steps, from
+// packed panels and from operands in either order.
+TEST(MatMulI8, EveryCountOfRowsEqualsTheReference) {
+  ThreadPool pool(2);
+  for (const int64_t k : {63, 64, 65, 192, 1087}) {
+    const int64_t n = 49, most = 40;
+    const std::vector<int8_t> a = RandomCodes(1, most * k), b = RandomCodes(2, k * n);
+    Buffer memory(static_cast<size_t>(PanelsI8Bytes(k, n, 0)));
+    const PanelsI8 panels =
+        PackPanelsI8(pool, ChooseIsa().isa, RowMajor(b.data(), k, n), 0, static_cast<int8_t*>(memory.data()), nullptr);
+    for (int64_t m = 1; m <= most; ++m) {
+      std::vector<int32_t> expected(static_cast<size_t>(m * n)), out(expected.size());
+      for (const bool turned : {false, true}) {
+        MatMulI8Args args;
+        args.a = turned ? RowMajor(a.data(), k, m).Transposed() : RowMajor(a.data(), m, k);
+        args.b = turned ? RowMajor(b.data(), n, k).Transposed() : RowMajor(b.data(), k, n);
+        args.out.i32 = RowMajor(expected.data(), m, n);
+        MatMulI8Reference(args);
+        args.out.i32 = RowMajor(out.data(), m, n);
+        MatMulI8(pool, ChooseIsa().isa, args);
+        ASSERT_EQ(out, expected) << m << " rows, K " << k << (turned ? " turned" : "");
+        if (turned) continue;
+        args.b = {};
+        args.panels = panels;
+        std::fill(out.begin(), out.end(), -1);
+        MatMulI8(pool, ChooseIsa().isa, args);
+        ASSERT_EQ(out, expected) << m << " rows, K " << k << " from panels";
+      }
+    }
+  }
+}
+
 TEST(MatMulI8Reference, SmallProductByHand) {
   const int8_t a[] = {1, -2, 127, -128}, b[] = {3, -4, 5, 6};
   int32_t sums[4] = {};
@@ -168,13 +200,19 @@ TEST(MatMulI8Reference, ZeroPointsShiftTheCodes) {
 TEST(MatMulI8, TheListSaysWhyAnEntryDeclined) {
   const MatMulI8Args args = {};
   EXPECT_EQ(ChooseMatMulI8(Isa::kReference, args).name, "int8 reference");
-  ASSERT_EQ(ChooseMatMulI8(Isa::kReference, args).declined.size(), 2u);
-  EXPECT_EQ(ChooseMatMulI8(Isa::kReference, args).declined[1], "int8 avx2 4x16: another instruction set was chosen");
-  EXPECT_EQ(ChooseMatMulI8(Isa::kAvx2, args).declined[1], "int8 avx2 4x16: K is 0: nothing to multiply");
+  ASSERT_EQ(ChooseMatMulI8(Isa::kReference, args).declined.size(), 3u);
+  EXPECT_EQ(ChooseMatMulI8(Isa::kReference, args).declined[2], "int8 avx2 4x16: another instruction set was chosen");
+  EXPECT_EQ(ChooseMatMulI8(Isa::kAvx2, args).declined[2], "int8 avx2 4x16: K is 0: nothing to multiply");
   MatMulI8Args some = args;
   some.a.cols = 1;
   EXPECT_EQ(ChooseMatMulI8(Isa::kAvx2, some).name, "int8 avx2 4x16");
   EXPECT_EQ(ChooseMatMulI8(Isa::kAvx512, some).name, "int8 avx512 vnni 14x32");
+  some.a.rows = 8;
+  EXPECT_EQ(ChooseMatMulI8(Isa::kAmx, some).name, "int8 avx512 vnni 14x32");
+  EXPECT_EQ(ChooseMatMulI8(Isa::kAmx, some).declined[0],
+            "int8 amx 32x32: few rows: the vectors stream the weights faster");
+  some.a.rows = 9;
+  EXPECT_EQ(ChooseMatMulI8(Isa::kAmx, some).name, "int8 amx 32x32");
 }
 
 TEST(MatMulI8, RefusesWhatIsNotExactOrDoesNotFit) {

@@ -385,14 +385,7 @@ void RunRect(const IntBlock& block, const IntRect& rect, uint8_t* scratch) {
 
 template <typename Codec>
 void RunBlock(const IntBlock& block, const IntRect& rect, uint8_t* scratch) {
-  constexpr auto kRow = ScaleOrder::kRowThenColumn, kColumn = ScaleOrder::kColumnThenRow;
-  const bool row_first = block.epilogue.order == kRow;
-  if (block.epilogue.math == ScaleMath::kF32) {
-    if (row_first) return RunRect<Codec, TileEpilogue<ScaleMath::kF32, kRow>>(block, rect, scratch);
-    return RunRect<Codec, TileEpilogue<ScaleMath::kF32, kColumn>>(block, rect, scratch);
-  }
-  if (row_first) return RunRect<Codec, TileEpilogue<ScaleMath::kBF16, kRow>>(block, rect, scratch);
-  return RunRect<Codec, TileEpilogue<ScaleMath::kBF16, kColumn>>(block, rect, scratch);
+  WithEpilogue(block, [&]<typename Epilogue>() { RunRect<Codec, Epilogue>(block, rect, scratch); });
 }
 
 }  // namespace

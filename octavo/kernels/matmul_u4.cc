@@ -97,6 +97,13 @@ void CheckMatMulU4(const MatMulU4Args& args) {
 
 namespace {
 
+std::string_view DeclineAmx(Isa isa, const MatMulU4Args& args) {
+  if (isa < Isa::kAmx) return "another instruction set was chosen";
+  if (args.a.cols == 0) return "K is 0: nothing to multiply";
+  if (args.a.rows <= kFewRowsAmx) return "few rows: the vectors stream the weights faster";
+  return "";
+}
+
 std::string_view DeclineAvx512(Isa isa, const MatMulU4Args& args) {
   if (isa < Isa::kAvx512) return "another instruction set was chosen";
   if (args.a.cols == 0) return "K is 0: nothing to multiply";
@@ -111,12 +118,14 @@ std::string_view DeclineAvx2(Isa isa, const MatMulU4Args& args) {
 
 std::string_view DeclineNothing(Isa, const MatMulU4Args&) { return ""; }
 
-constexpr IntFamily kFamilyAvx2{kStripRowsU4, 8, 0, PackStripsU4Avx2, nullptr, BlockU4Avx2};
-constexpr IntFamily kFamilyAvx512{kStripRowsAvx512, 8, 2, PackStripsU4Avx512, nullptr, BlockU4Avx512};
+constexpr IntFamily kFamilyAvx2{kStripRowsU4, 8, 0, false, PackStripsU4Avx2, nullptr, BlockU4Avx2};
+constexpr IntFamily kFamilyAvx512{kStripRowsAvx512, 8, 2, false, PackStripsU4Avx512, nullptr, BlockU4Avx512};
+constexpr IntFamily kFamilyAmx{kStripRowsAmx, 8, 2, true, PackStripsU4Amx, nullptr, BlockU4Amx};
 
-void RunPacked(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
+template <const IntFamily& kFamily>
+void RunPacked(ThreadPool& pool, Isa, const MatMulU4Args& args) {
   const TileCut cut = CutTiles(args.panels.k, args.panels.group);
-  IntProduct product{.a = args.a};
+  IntProduct product{.family = &kFamily, .a = args.a};
   IntBlock& block = product.block;
   block.panels = args.panels.data;
   block.cols = args.panels.n;
@@ -128,15 +137,15 @@ void RunPacked(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
   block.epilogue = args.epilogue;
   block.out = args.out;
   Arena own;
-  RunIntProducts(pool, args.arena != nullptr ? *args.arena : own, isa >= Isa::kAvx512 ? kFamilyAvx512 : kFamilyAvx2,
-                 {&product, 1});
+  RunIntProducts(pool, args.arena != nullptr ? *args.arena : own, {&product, 1});
 }
 
 void RunReference(ThreadPool&, Isa, const MatMulU4Args& args) { MatMulU4Reference(args); }
 
 constexpr KernelEntry<MatMulU4Args> kEntries[] = {
-    {"int8 x int4 avx512 vnni 14x32", DeclineAvx512, RunPacked},
-    {"int8 x int4 avx2 6x16", DeclineAvx2, RunPacked},
+    {"int8 x int4 amx 32x32", DeclineAmx, RunPacked<kFamilyAmx>},
+    {"int8 x int4 avx512 vnni 14x32", DeclineAvx512, RunPacked<kFamilyAvx512>},
+    {"int8 x int4 avx2 6x16", DeclineAvx2, RunPacked<kFamilyAvx2>},
     {"int8 x int4 reference", DeclineNothing, RunReference},
 };
 

@@ -112,7 +112,7 @@ TEST(MatMulU4, ARowAloneEqualsTheRowInABatchForAnyThreads) {
 }
 
 TEST(MatMulU4, ScalesInPanelsAreTheSameScales) {
-  Product p({9, 48, 256, 32}, 6);
+  Product p({25, 48, 256, 32}, 6);
   const std::vector<float> expected = p.Run(Isa::kReference);
   std::vector<float> panels(static_cast<size_t>(48 * 8));
   for (int64_t n = 0; n < 48; ++n) {
@@ -127,14 +127,14 @@ TEST(MatMulU4, ScalesInPanelsAreTheSameScales) {
 
 TEST(MatMulU4, OtherEpiloguesEqualTheReference) {
   for (const int64_t group : {0, 32, 64}) {
-    Product p({13, 50, 256, group}, 8);
+    Product p({37, 70, 256, group}, 8);
     p.args.epilogue.order = ScaleOrder::kColumnThenRow;
     EXPECT_EQ(p.Run(ChooseIsa().isa), p.Run(Isa::kReference));
     p.args.epilogue.math = ScaleMath::kBF16;
     EXPECT_EQ(p.Run(ChooseIsa().isa), p.Run(Isa::kReference));
     p.args.epilogue.bias = {p.col_scale.data()};
     EXPECT_EQ(p.Run(ChooseIsa().isa), p.Run(Isa::kReference));
-    const std::vector<float> tiled = RandomScales(3, 13 * p.groups);
+    const std::vector<float> tiled = RandomScales(3, 37 * p.groups);
     p.args.epilogue.row_scale = {tiled.data(), p.groups, 1};
     EXPECT_EQ(p.Run(ChooseIsa().isa), p.Run(Isa::kReference));
   }
@@ -154,9 +154,12 @@ TEST(MatMulU4, EqualsReferenceForAnyShape) {
 TEST(MatMulU4, ExtremeCodesStayExact) {
   for (const int weight : {-8, 7}) {
     for (const int activation : {-128, 127}) {
-      Product p({7, 18, 5000}, 1, false, weight, activation);
-      p.args.epilogue = {};
-      for (const float value : p.Run(ChooseIsa().isa)) ASSERT_EQ(value, static_cast<float>(weight * activation * 5000));
+      for (const int64_t m : {7, 35}) {
+        Product p({m, 18, 5000}, 1, false, weight, activation);
+        p.args.epilogue = {};
+        const float exact = static_cast<float>(weight * activation * 5000);
+        for (const float value : p.Run(ChooseIsa().isa)) ASSERT_EQ(value, exact);
+      }
     }
   }
 }

@@ -1,5 +1,5 @@
 // Rows of 4-byte elements to strips: what packing the left operand of every AVX-512 product comes down to (floats, or
-// four int8 codes at a time). For *_avx512.cc units only.
+// four int8 codes at a time). For *_avx512.cc and *_amx.cc units only.
 #pragma once
 
 #include <immintrin.h>
