@@ -83,8 +83,13 @@ static constexpr AmxCut CutAmx(int64_t decoded_lines) {
 // Blocks of a long K in one tile that are multiplied together, so that a pair of strips stays in the first cache. The
 // int32 sums of a rectangle wait meanwhile, in squares of 32 rows x 32 columns.
 inline constexpr int64_t kAmxPiece = 16, kAmxSquareBytes = 32 * 32 * 4;
+// With few strips the panels come and go pair by pair, and the next pair is fetched from memory meanwhile.
+static constexpr bool ByPairsAmx(const IntBlock& block, int64_t strips) {
+  return strips <= 8 && block.tiles == 1 && !block.ready;
+}
 static constexpr int64_t RectScratchAmx(const IntBlock& block, int64_t decoded, int64_t strips, int64_t panels) {
   const AmxCut cut = CutAmx(block.units * decoded);
+  if (ByPairsAmx(block, strips)) return 2 * cut.tile_bytes();
   const bool pieces = block.tiles == 1 && cut.blocks > kAmxPiece;
   const int64_t bytes = pieces ? kAmxPiece * cut.block_bytes() : block.tiles * cut.tile_bytes();
   const int64_t waiting = pieces ? ((strips + 1) / 2) * ((panels + 1) / 2) * kAmxSquareBytes : 0;

@@ -97,8 +97,13 @@ struct Piece {
 // AMX is so fast that decoding a panel must serve many rows: as many strips as there are, up to a share of the second
 // cache, and few panels rather than few strips when there would be too few rectangles.
 void CutAmxPiece(Piece& piece, int64_t threads, size_t products) {
-  const int64_t one = piece.product->family->Scratch(piece.block, 0, 1);
+  const int64_t one = piece.product->family->Scratch(piece.block, kAmxStrips, 2) / 2;
   const int64_t tasks = products >= static_cast<size_t>(4 * threads) ? 1 : 4 * threads;
+  if (ByPairsAmx(piece.block, piece.strips)) {
+    piece.panel_run = Ceil(Ceil(piece.panels, tasks), 2) * 2;
+    piece.strip_run = piece.strips;
+    return;
+  }
   piece.panel_run = std::clamp<int64_t>(kAmxDecodedBytes / std::max<int64_t>(one, 1), 2, kAmxPanels) / 2 * 2;
   const int64_t down = Ceil(piece.strips, kAmxStrips);
   while (piece.panel_run > 4 && Ceil(piece.panels, piece.panel_run) * down < tasks) piece.panel_run -= 2;

@@ -55,6 +55,10 @@ class TileEpilogue {
     col_scale_ = e.col_scale.data != nullptr ? e.col_scale : ScaleView<float>{&kOne, 0, 0};
     bias_ = e.bias.data != nullptr ? e.bias : ScaleView<float>{&kMinusZero, 0, 0};
     zeros_ = e.row_zero.data != nullptr || e.col_zero.data != nullptr;
+    const IntOutput& out = block.out;
+    const bool beside =
+        out.i32.data != nullptr ? out.i32.col_stride == 1 : out.f32.data != nullptr && out.f32.col_stride == 1;
+    plain_ = kMath == ScaleMath::kF32 && !zeros_ && block.tiles == 1 && beside;
   }
 
   // Whether a kernel may scale the tiles of K itself: f32 in the usual order, one scale per row, column scales
@@ -76,6 +80,7 @@ class TileEpilogue {
   // Takes the raw sums of tile `tile` of K for 16 columns, acc[r * stride]: adds them to sum[r * stride], or finishes
   // and stores when the tile is the last.
   void Take(const TilePlace& at, int64_t tile, const int32_t* acc, float* sum, int64_t stride) const {
+    if (plain_) return TakePlain(at, acc, stride);
     const __mmask16 inside = Inside(at.n);
     const bool last = tile + 1 == block_.tiles;
     const int32_t* row_add = block_.row_add == nullptr ? nullptr : RowAdds(at, tile);
@@ -107,6 +112,32 @@ class TileEpilogue {
   }
 
  private:
+  // One tile of K, no zero points, contiguous i32 or f32 output: most products, whose epilogue must not outlast the
+  // sums.
+  void TakePlain(const TilePlace& at, const int32_t* acc, int64_t stride) const {
+    const __mmask16 inside = Inside(at.n);
+    const int32_t none = 0, *row_add = block_.row_add == nullptr ? &none : RowAdds(at, 0);
+    const int64_t add_step = block_.row_add == nullptr ? 0 : 1, row = block_.first_row + at.row;
+    if (block_.out.i32.data != nullptr) {
+      int32_t* to = block_.out.i32.data + row * block_.out.i32.row_stride + at.n;
+      for (int r = 0; r < at.rows; ++r, to += block_.out.i32.row_stride) {
+        const __m512i add = _mm512_set1_epi32(row_add[r * add_step]);
+        _mm512_mask_storeu_epi32(to, inside, _mm512_add_epi32(_mm512_loadu_si512(acc + r * stride), add));
+      }
+      return;
+    }
+    const __m512 col = LoadColumns(col_scale_.From(at.n, 0), col_scale_.stride, inside);
+    const __m512 bias = LoadColumns(bias_.From(at.n, 0), bias_.stride, inside);
+    const float* scales = row_scale_.From(row, 0);
+    float* to = block_.out.f32.data + row * block_.out.f32.row_stride + at.n;
+    for (int r = 0; r < at.rows; ++r, to += block_.out.f32.row_stride) {
+      const __m512i exact =
+          _mm512_add_epi32(_mm512_loadu_si512(acc + r * stride), _mm512_set1_epi32(row_add[r * add_step]));
+      const __m512 value = Scale(exact, _mm512_set1_ps(scales[r * row_scale_.stride]), col);
+      _mm512_mask_storeu_ps(to, inside, Finish(value, bias));
+    }
+  }
+
   static __m512 Round(__m512 x) { return kMath == ScaleMath::kBF16 ? RoundBF16(x) : x; }
 
   static __m512 Scale(__m512i sum, __m512 row, __m512 col) {
@@ -177,7 +208,7 @@ class TileEpilogue {
 
   const IntBlock& block_;
   ScaleView<float> row_scale_, col_scale_, bias_;
-  bool zeros_;
+  bool zeros_, plain_;
 };
 
 // Calls run<TileEpilogue<…>>() with the epilogue of a block.

@@ -9,7 +9,9 @@
 namespace octavo::kernels {
 namespace {
 
-constexpr int kSquare = 32;  // rows and columns of a square of sums
+constexpr int kSquare = 32;                                  // rows and columns of a square of sums
+constexpr int kTileSumsAmx = kStripRowsAmx * kPanelColumns;  // sums of a tile
+constexpr int64_t kTilesTogether = 4;                        // tiles of K multiplied ahead of their scaling
 
 int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -67,6 +69,7 @@ struct Operands {
   int64_t a_strip, b_panel;  // bytes to the second ones
   int64_t row_bytes;         // of a row of a left block
   int64_t block_bytes, blocks;
+  const uint8_t* next = nullptr;  // what to fetch meanwhile, 16 lines per block; null: nothing
 };
 
 // clang-format off
@@ -87,9 +90,15 @@ struct Operands {
 #define OCTAVO_X_BLOCK_12 OCTAVO_X_FIRST OCTAVO_X_RIGHT
 #define OCTAVO_X_BLOCK_21 OCTAVO_X_FIRST OCTAVO_X_LEFT
 #define OCTAVO_X_BLOCK_22 OCTAVO_X_FIRST OCTAVO_X_LEFT OCTAVO_X_RIGHT "tdpbssd %%tmm7, %%tmm5, %%tmm3\n\t"
+#define OCTAVO_X_FETCH(at) "prefetcht1 " at "(%[f])\n\t"
+#define OCTAVO_X_FETCHES \
+  OCTAVO_X_FETCH("0") OCTAVO_X_FETCH("64") OCTAVO_X_FETCH("128") OCTAVO_X_FETCH("192") OCTAVO_X_FETCH("256") \
+  OCTAVO_X_FETCH("320") OCTAVO_X_FETCH("384") OCTAVO_X_FETCH("448") OCTAVO_X_FETCH("512") OCTAVO_X_FETCH("576") \
+  OCTAVO_X_FETCH("640") OCTAVO_X_FETCH("704") OCTAVO_X_FETCH("768") OCTAVO_X_FETCH("832") OCTAVO_X_FETCH("896") \
+  OCTAVO_X_FETCH("960") "add $1024, %[f]\n"
 #define OCTAVO_X_SQUARE(name, x) \
   void name(const Operands& in, bool more, int32_t* sums) { \
-    const uint8_t *a = in.a, *b = in.b, *a2 = a + in.a_strip, *b2 = b + in.b_panel; \
+    const uint8_t *a = in.a, *b = in.b, *a2 = a + in.a_strip, *b2 = b + in.b_panel, *next = in.next; \
     int64_t n = in.blocks; \
     asm volatile("cmpb $0, %[more]\n\t" \
                  "je 2f\n\t" OCTAVO_X_SUMS_##x(OCTAVO_X_LOAD) \
@@ -97,13 +106,16 @@ struct Operands {
                  "2:\n\t" OCTAVO_X_SUMS_##x(OCTAVO_X_ZERO) \
                  ".p2align 4\n" \
                  "1:\n\t" OCTAVO_X_BLOCK_##x \
+                 "test %[f], %[f]\n\t" \
+                 "jz 3f\n\t" OCTAVO_X_FETCHES \
+                 "3:\n\t" \
                  "add %[step], %[a]\n\t" \
                  "add %[step], %[b]\n\t" \
                  "add %[step], %[a2]\n\t" \
                  "add %[step], %[b2]\n\t" \
                  "dec %[n]\n\t" \
                  "jnz 1b\n\t" OCTAVO_X_SUMS_##x(OCTAVO_X_STORE) \
-                 : [a] "+&r"(a), [b] "+&r"(b), [a2] "+&r"(a2), [b2] "+&r"(b2), [n] "+&r"(n) \
+                 : [a] "+&r"(a), [b] "+&r"(b), [a2] "+&r"(a2), [b2] "+&r"(b2), [n] "+&r"(n), [f] "+&r"(next) \
                  : [as] "r"(in.row_bytes), [bs] "r"(kLineBytes), [step] "r"(in.block_bytes), [c] "r"(sums), \
                    [cs] "r"(int64_t{4 * kSquare}), [more] "m"(more) \
                  : "memory", "cc"); \
@@ -112,6 +124,33 @@ OCTAVO_X_SQUARE(Square11, 11)
 OCTAVO_X_SQUARE(Square12, 12)
 OCTAVO_X_SQUARE(Square21, 21)
 OCTAVO_X_SQUARE(Square22, 22)
+
+// One tile of K of one strip and one panel, sums in tile `t`, through tiles of its own parity: several are on their way
+// together. They leave for memory [16, 16] afterwards.
+#define OCTAVO_X_ONE(t, l, r) \
+  inline void MultiplyTo##t(const Operands& in, int64_t tile) { \
+    const int64_t at = tile * in.blocks * in.block_bytes; \
+    const uint8_t *a = in.a + at, *b = in.b + at; \
+    int64_t n = in.blocks; \
+    asm volatile("tilezero %%tmm" #t "\n" \
+                 "1:\n\t" \
+                 "tileloadd (%[a],%[as]), %%tmm" #l "\n\ttileloadd (%[b],%[bs]), %%tmm" #r "\n\t" \
+                 "tdpbssd %%tmm" #r ", %%tmm" #l ", %%tmm" #t "\n\t" \
+                 "add %[step], %[a]\n\t" \
+                 "add %[step], %[b]\n\t" \
+                 "dec %[n]\n\t" \
+                 "jnz 1b\n\t" \
+                 : [a] "+&r"(a), [b] "+&r"(b), [n] "+&r"(n) \
+                 : [as] "r"(in.row_bytes), [bs] "r"(kLineBytes), [step] "r"(in.block_bytes) \
+                 : "memory", "cc"); \
+  } \
+  inline void StoreFrom##t(int32_t* sums) { \
+    asm volatile("tilestored %%tmm" #t ", (%0,%1)" : : "r"(sums + t * kTileSumsAmx), "r"(kLineBytes) : "memory"); \
+  }
+OCTAVO_X_ONE(0, 4, 6)
+OCTAVO_X_ONE(1, 5, 7)
+OCTAVO_X_ONE(2, 4, 6)
+OCTAVO_X_ONE(3, 5, 7)
 // clang-format on
 
 void RunSquare(const Operands& in, int64_t strips, int64_t panels, bool more, int32_t* sums) {
@@ -133,6 +172,7 @@ class Rectangle {
   void Run() {
     const TileRegisters registers(cut_);
     if (block_.tiles > 1) return RunTilesOfK();
+    if (ByPairsAmx(block_, rect_.strip_end - rect_.strip_begin)) return RunPairs();
     // The sums of a long K wait behind the decoded panels.
     const int64_t piece = Least(cut_.blocks, kAmxPiece);
     int32_t* waiting = reinterpret_cast<int32_t*>(scratch_ + (block_.ready ? 0 : panels_ * piece * cut_.block_bytes()));
@@ -147,16 +187,36 @@ class Rectangle {
     return block_.strips + strip * block_.tiles * cut_.block_bytes() * cut_.blocks;
   }
 
-  // Lines of `count` blocks from block `first` on, of every tile of K: [panels][tiles][blocks], decoded.
-  void Decode(int64_t first, int64_t count) {
+  // Lines of `count` blocks from block `first` on, of every tile of K of some panels: [panels][tiles][blocks], decoded.
+  void Decode(int64_t begin, int64_t end, int64_t first, int64_t count) {
     const Codec codec;
     const int64_t line = first * 16 / Codec::kLines;
     const int64_t lines = Least(count * cut_.lines / Codec::kLines, block_.units - line);
     uint8_t* to = scratch_;
-    for (int64_t panel = rect_.panel_begin; panel < rect_.panel_end; ++panel) {
+    for (int64_t panel = begin; panel < end; ++panel) {
       for (int64_t tile = 0; tile < block_.tiles; ++tile, to += count * cut_.block_bytes()) {
         const uint8_t* from = block_.panels + panel * block_.panel_bytes() + (tile * block_.units + line) * kLineBytes;
         for (int64_t i = 0; i < lines; ++i) codec.Decode(from + i * kLineBytes, to + i * Codec::kLines * kLineBytes);
+      }
+    }
+  }
+
+  // Few strips: a pair of panels at a time, all of K.
+  void RunPairs() {
+    const int64_t all = block_.padded_cols() / kPanelColumns, pair_bytes = 2 * block_.panel_bytes();
+    Operands in{nullptr,          scratch_,           cut_.tile_bytes(), cut_.tile_bytes(),
+                cut_.row_bytes(), cut_.block_bytes(), cut_.blocks};
+    for (int64_t panel = 0; panel < panels_; panel += 2) {
+      const int64_t first = rect_.panel_begin + panel;
+      Decode(first, Least(first + 2, rect_.panel_end), 0, cut_.blocks);
+      const uint8_t* next = first + 4 <= all ? block_.panels + first * block_.panel_bytes() + pair_bytes : nullptr;
+      for (int64_t strip = rect_.strip_begin; strip < rect_.strip_end; strip += 2) {
+        // Each pair of strips fetches as much as its blocks allow, until the pair of panels is on its way.
+        const int64_t fetched = (strip - rect_.strip_begin) / 2 * cut_.blocks * 1024;
+        in.a = Strip(strip);
+        in.next = next != nullptr && fetched + cut_.blocks * 1024 <= pair_bytes ? next + fetched : nullptr;
+        RunSquare(in, Least(2, rect_.strip_end - strip), Least(2, panels_ - panel), false, acc_[0]);
+        Finish(strip, panel, 0, acc_[0]);
       }
     }
   }
@@ -166,7 +226,7 @@ class Rectangle {
     const uint8_t* b = block_.panels + rect_.panel_begin * panel_bytes() + first * cut_.block_bytes();
     Operands in{nullptr, nullptr, cut_.tile_bytes(), panel_bytes(), cut_.row_bytes(), cut_.block_bytes(), count};
     if (!block_.ready) {
-      Decode(first, count);
+      Decode(rect_.panel_begin, rect_.panel_end, first, count);
       b = scratch_;
       in.b_panel = count * cut_.block_bytes();
     }
@@ -175,7 +235,7 @@ class Rectangle {
       for (int64_t panel = 0; panel < panels_; panel += 2) {
         in.a = Strip(strip) + first * cut_.block_bytes();
         in.b = b + panel * in.b_panel;
-        int32_t* sums = waiting != nullptr ? waiting : acc_;
+        int32_t* sums = waiting != nullptr ? waiting : acc_[0];
         RunSquare(in, Least(2, rect_.strip_end - strip), Least(2, panels_ - panel), first > 0, sums);
         if (waiting != nullptr) waiting += kSquare * kSquare;
         if (last) Finish(strip, panel, 0, sums);
@@ -199,7 +259,7 @@ class Rectangle {
   void RunTilesOfK() {
     const uint8_t* b = block_.panels + rect_.panel_begin * panel_bytes();
     if (!block_.ready) {
-      Decode(0, cut_.blocks);
+      Decode(rect_.panel_begin, rect_.panel_end, 0, cut_.blocks);
       b = scratch_;
     }
     const bool fused = epilogue_.fusible();
@@ -213,10 +273,10 @@ class Rectangle {
           continue;
         }
         for (int64_t tile = 0; tile < block_.tiles; ++tile) {
-          RunSquare(in, Least(2, rect_.strip_end - strip), Least(2, panels_ - panel), false, acc_);
+          RunSquare(in, Least(2, rect_.strip_end - strip), Least(2, panels_ - panel), false, acc_[0]);
           in.a += cut_.tile_bytes();
           in.b += cut_.tile_bytes();
-          Finish(strip, panel, tile, acc_);
+          Finish(strip, panel, tile, acc_[0]);
         }
       }
     }
@@ -235,7 +295,7 @@ class Rectangle {
     }
   }
 
-  void ScaledSums(Operands in, int64_t row, int64_t n) {
+  void ScaledSums(const Operands& in, int64_t row, int64_t n) {
     const int64_t rows = Least(kStripRowsAmx, block_.rows - row);
     alignas(64) float row_scale[kStripRowsAmx] = {};
     for (int64_t r = 0; r < rows; ++r) row_scale[r] = epilogue_.RowScale(row + r);
@@ -243,15 +303,18 @@ class Rectangle {
     __m512 sum[kStripRowsAmx];
 #pragma GCC unroll 16
     for (int r = 0; r < kStripRowsAmx; ++r) sum[r] = _mm512_set1_ps(kMinusZero);
-    for (int64_t tile = 0; tile < block_.tiles; ++tile, col += epilogue_.col_tile_stride()) {
-      Square11(in, false, acc_);
-      in.a += cut_.tile_bytes();
-      in.b += cut_.tile_bytes();
-      const __m512 scale = _mm512_loadu_ps(col);
+    // The vectors scale some tiles of K while the next ones are multiplied.
+    Multiply(in, 0, acc_[0]);
+    for (int64_t first = 0, turn = 0; first < block_.tiles; first += kTilesTogether, turn ^= 1) {
+      Multiply(in, first + kTilesTogether, acc_[turn ^ 1]);
+      const int32_t* sums = acc_[turn];
+      for (int64_t tile = first; tile < Least(first + kTilesTogether, block_.tiles); ++tile, sums += kTileSumsAmx) {
+        const __m512 scale = _mm512_loadu_ps(col + tile * epilogue_.col_tile_stride());
 #pragma GCC unroll 16
-      for (int r = 0; r < kStripRowsAmx; ++r) {
-        const __m512 value = _mm512_cvtepi32_ps(_mm512_load_si512(acc_ + r * kSquare));
-        sum[r] = _mm512_add_ps(sum[r], _mm512_mul_ps(_mm512_mul_ps(value, _mm512_set1_ps(row_scale[r])), scale));
+        for (int r = 0; r < kStripRowsAmx; ++r) {
+          const __m512 value = _mm512_cvtepi32_ps(_mm512_load_si512(sums + r * kPanelColumns));
+          sum[r] = _mm512_add_ps(sum[r], _mm512_mul_ps(_mm512_mul_ps(value, _mm512_set1_ps(row_scale[r])), scale));
+        }
       }
     }
     // Through memory: a register cannot be indexed.
@@ -260,13 +323,26 @@ class Rectangle {
     for (int64_t r = 0; r < rows; ++r) epilogue_.FinishSum(_mm512_load_ps(sum_ + r * kPanelColumns), row + r, n);
   }
 
+  // The sums of tiles first … of K, those that exist, one after the other.
+  void Multiply(const Operands& in, int64_t first, int32_t* sums) {
+    const int64_t count = Least(kTilesTogether, block_.tiles - first);
+    if (count > 0) MultiplyTo0(in, first);
+    if (count > 1) MultiplyTo1(in, first + 1);
+    if (count > 2) MultiplyTo2(in, first + 2);
+    if (count > 3) MultiplyTo3(in, first + 3);
+    if (count > 0) StoreFrom0(sums);
+    if (count > 1) StoreFrom1(sums);
+    if (count > 2) StoreFrom2(sums);
+    if (count > 3) StoreFrom3(sums);
+  }
+
   const IntBlock& block_;
   const IntRect& rect_;
   const AmxCut cut_;
   const Epilogue epilogue_;
   uint8_t* scratch_;
   const int64_t panels_;
-  alignas(64) int32_t acc_[kSquare * kSquare];
+  alignas(64) int32_t acc_[2][kSquare * kSquare];
   alignas(64) float sum_[kSquare * kSquare];
 };
 
