@@ -2,6 +2,8 @@
 // observations and the state that follows are those of the run that keeps everything.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "octavo/models/test_models.h"
 #include "octavo/ops/remat.h"
 #include "octavo/quant/provider.h"
@@ -40,8 +42,21 @@ std::string RunHash(const quant::Plan& plan, models::Model& model, const char* p
   return hash;
 }
 
+constexpr const char* kPolicies[] = {"full",
+                                     "minimal",
+                                     "minimal_with_context",
+                                     "minimal_with_quantization",
+                                     "minimal_with_context_and_quantization",
+                                     "save_dot_with_context_except_mlp",
+                                     "save_dot_except_mlpwi",
+                                     "save_dot_except_mlp",
+                                     "save_qkv_proj",
+                                     "qkv_proj_offloaded",
+                                     "minimal_offloaded",
+                                     "save_out_proj"};
+
 // `skips`: outputs that "minimal" keeps are not computed again by this recipe's dots.
-void CheckRecipe(const char* name, bool use_qwix, bool skips) {
+void CheckRecipe(const char* name, bool use_qwix, std::optional<bool> skips) {
   models::ModelConfig config = models::TinyLlama();
   config.dropout_rate = 0.1;
   const auto model = models::MakeModel(config);
@@ -57,14 +72,14 @@ void CheckRecipe(const char* name, bool use_qwix, bool skips) {
   int64_t skipped = 0;
   const std::string kept = RunHash(plan, *model, "none", &skipped);
   EXPECT_EQ(skipped, 0);
-  for (const char* policy : {"full", "minimal", "minimal_with_context_and_quantization", "save_qkv_proj",
-                             "save_dot_except_mlpwi", "minimal_offloaded"}) {
+  for (const char* policy : kPolicies) {
     EXPECT_EQ(RunHash(plan, *model, policy, &skipped), kept) << name << " " << policy;
   }
+  if (!skips) return;
   EXPECT_GT(skipped, 0);
   skipped = 0;
   RunHash(plan, *model, "minimal", &skipped);
-  EXPECT_EQ(skipped, skips ? 3 * 2 * 2 * 7 : 0);  // steps, shards, layers, projections
+  EXPECT_EQ(skipped, *skips ? 3 * 2 * 2 * 7 : 0);  // steps, shards, layers, projections
 }
 
 TEST(RematRecipes, QwixInt8) { CheckRecipe("int8", true, true); }
@@ -72,6 +87,14 @@ TEST(RematRecipes, QwixFp8Full) { CheckRecipe("fp8_full", true, true); }
 TEST(RematRecipes, QwixDelayedScaling) { CheckRecipe("fp8_gpu", true, false); }
 TEST(RematRecipes, AqtInt8WithStochasticRounding) { CheckRecipe("int8", false, false); }
 TEST(RematRecipes, AqtDelayedScaling) { CheckRecipe("fp8", false, false); }
+
+// Every other fp8 recipe whose scales are not of blocks, whatever of it can be skipped.
+TEST(RematRecipes, EveryFp8Recipe) {
+  for (const char* name : {"fp8", "fp8_e4m3", "fp8_e5m2", "fp8_nanoo"}) CheckRecipe(name, true, std::nullopt);
+  for (const char* name : {"aqt_fp8", "aqt_fp8_full", "nanoo_fp8", "te_fp8_currentscaling", "te_fp8_delayedscaling"}) {
+    CheckRecipe(name, false, std::nullopt);
+  }
+}
 
 }  // namespace
 }  // namespace octavo
