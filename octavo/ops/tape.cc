@@ -21,6 +21,7 @@ Var Tape::Leaf(const Parameter& parameter) {
   if (parameter.frozen()) ThrowUsage("parameter {} is frozen: it has no gradient", parameter.name);
   OCTAVO_CHECK(replays_ == 0);  // the forward pass has made the leaves of all parameters
   const Var leaf = Leaf(parameter.tensor());
+  nodes_.back().parameter = &parameter;
   leaves_.emplace(&parameter, leaf);
   order_.push_back(&parameter);
   return leaf;
@@ -66,7 +67,12 @@ void Tape::Run(Context& context, const Var& output, const Tensor& seed) {
 void Tape::Walk(Context& context, size_t from, size_t to) {
   for (size_t i = from; i-- > to;) {
     const Backward backward = std::exchange(nodes_[i].backward, nullptr);
-    if (!backward || !nodes_[i].grad.defined()) continue;
+    if (!nodes_[i].grad.defined()) continue;
+    // Every use of a leaf is newer than the leaf, so here its gradient is complete.
+    if (nodes_[i].parameter != nullptr && on_gradient_) {
+      on_gradient_(*nodes_[i].parameter, std::exchange(nodes_[i].grad, Tensor()));
+    }
+    if (!backward) continue;
     const std::vector<NodeId> inputs = std::exchange(nodes_[i].inputs, {});
     Tensor grad = std::exchange(nodes_[i].grad, Tensor());
     const std::string site = std::exchange(nodes_[i].site, {});

@@ -38,11 +38,16 @@ class Tape {
   // Profiles charge the backward function of this op to a site. For ops whose gradients do not time themselves.
   void Charge(const Var& output, std::string site, double macs);
 
+  // Hands out the gradient of every parameter as soon as it is complete, during Run, and keeps none of them: whoever
+  // adds them up need not hold two sets. Parameters that nothing reached are not mentioned.
+  using OnGradient = std::function<void(const Parameter&, Tensor)>;
+  void HandOut(OnGradient on_gradient) { on_gradient_ = std::move(on_gradient); }
+
   // Walks back from `output`, whose gradient is `seed`. Gradients that meet at a node are added in the order of the
   // walk, newest op first, which is fixed by the model. Frees each op's residuals as it passes. Call once.
   void Run(Context& context, const Var& output, const Tensor& seed);
 
-  // The gradient of a leaf; undefined when nothing reached it.
+  // The gradient of a leaf; undefined when nothing reached it, or when it was handed out.
   Tensor Grad(const Var& leaf) const;
   Tensor Grad(const Parameter& parameter) const;
 
@@ -77,6 +82,7 @@ class Tape {
     Tensor grad;
     std::string site;  // charged in profiles; empty: times itself
     double macs = 0;
+    const Parameter* parameter = nullptr;  // of a parameter's leaf
   };
 
   void Accumulate(Context& context, NodeId node, const Tensor& grad);
@@ -87,6 +93,7 @@ class Tape {
   std::vector<Node> nodes_;
   std::map<const Parameter*, Var> leaves_;
   std::vector<const Parameter*> order_;
+  OnGradient on_gradient_;
 };
 
 }  // namespace octavo::ops

@@ -9,23 +9,36 @@
 
 namespace octavo::optim {
 
+NormOfParts::NormOfParts(const std::vector<std::string>& names)
+    : order_(names.size()), partials_(names.size()), taken_(names.size(), false) {
+  std::iota(order_.begin(), order_.end(), size_t{0});
+  std::sort(order_.begin(), order_.end(), [&](size_t a, size_t b) { return names[a] < names[b]; });
+}
+
+void NormOfParts::Take(ThreadPool& pool, kernels::Isa isa, size_t index, const Tensor& tensor) {
+  taken_[index] = true;
+  const Tensor packed = tensor.Contiguous();
+  partials_[index].resize(static_cast<size_t>(kernels::ChunksOf(packed.size())));
+  kernels::ChunkSums(pool, isa, kernels::SumOf::kSquares, packed.RawData(), packed.dtype(), packed.size(),
+                     partials_[index].data());
+}
+
+double NormOfParts::Norm() const {
+  double total = 0;
+  for (const size_t i : order_) {
+    for (const double part : partials_[i]) total += part;
+  }
+  return std::sqrt(total);
+}
+
 double GlobalNorm(ThreadPool& pool, kernels::Isa isa, const std::vector<std::string>& names,
                   const std::vector<Tensor>& tensors) {
   OCTAVO_CHECK(names.size() == tensors.size());
-  std::vector<size_t> order(names.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return names[a] < names[b]; });
-  double total = 0;
-  std::vector<double> partial;
-  for (const size_t i : order) {
-    if (!tensors[i].defined()) continue;
-    const Tensor packed = tensors[i].Contiguous();
-    partial.resize(static_cast<size_t>(kernels::ChunksOf(packed.size())));
-    kernels::ChunkSums(pool, isa, kernels::SumOf::kSquares, packed.RawData(), packed.dtype(), packed.size(),
-                       partial.data());
-    for (const double part : partial) total += part;
+  NormOfParts norm(names);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].defined()) norm.Take(pool, isa, i, tensors[i]);
   }
-  return std::sqrt(total);
+  return norm.Norm();
 }
 
 double ClipFactor(double norm, double threshold) { return threshold > 0 && norm > threshold ? threshold / norm : 1; }

@@ -2,6 +2,7 @@
 // order of the names. Used for clipping and for the norms that the log shows.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,20 @@ namespace octavo::optim {
 // sqrt of the sum of all squares. Undefined tensors count as zero. names.size() == tensors.size().
 double GlobalNorm(ThreadPool& pool, kernels::Isa isa, const std::vector<std::string>& names,
                   const std::vector<Tensor>& tensors);
+
+// The same taken tensor by tensor, as each is at hand and still in the cache; in any order.
+class NormOfParts {
+ public:
+  explicit NormOfParts(const std::vector<std::string>& names);
+  void Take(ThreadPool& pool, kernels::Isa isa, size_t index, const Tensor& tensor);  // again: in place of the first
+  bool Has(size_t index) const { return taken_[index]; }
+  double Norm() const;  // what was not taken counts as zero
+
+ private:
+  std::vector<size_t> order_;  // of the names
+  std::vector<std::vector<double>> partials_;
+  std::vector<bool> taken_;
+};
 
 // What to multiply gradients by so that their norm is at most `threshold`; 1 when it is, and for a threshold of 0.
 double ClipFactor(double norm, double threshold);

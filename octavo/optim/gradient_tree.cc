@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <utility>
 
 #include "octavo/base/check.h"
@@ -24,19 +23,6 @@ std::vector<std::pair<int64_t, int>> NodesOf(int64_t begin, int64_t end) {
   return nodes;
 }
 
-// Tensors that may be added to in place: packed, writable, and not another's storage.
-void MakeOwn(Gradients& gradients) {
-  std::set<const void*> seen;
-  for (Tensor& gradient : gradients) {
-    if (!gradient.defined()) continue;
-    if (gradient.dtype() != DType::kF32) {
-      ThrowUsage("gradient {}: sums of gradients are f32", gradient.ToString());
-    }
-    const bool fresh = gradient.is_contiguous() && gradient.writable() && seen.insert(gradient.RawData()).second;
-    if (!fresh) gradient = gradient.Clone();
-  }
-}
-
 }  // namespace
 
 bool GradientTree::Joins(const Node& left, const Node& right) {
@@ -44,14 +30,78 @@ bool GradientTree::Joins(const Node& left, const Node& right) {
 }
 
 void GradientTree::Add(int64_t shard, Gradients gradients) {
+  Begin(shard, gradients.size());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined()) Give(i, std::move(gradients[i]));
+  }
+  End();
+}
+
+void GradientTree::Begin(int64_t shard, size_t parameters) {
   OCTAVO_CHECK(shard >= 0 && shard < shards_);
   if (!nodes_.empty()) {
     const Node& last = nodes_.back();
     OCTAVO_CHECK(shard == last.begin + (int64_t{1} << last.level));
-    OCTAVO_CHECK(gradients.size() == last.gradients.size());
+    OCTAVO_CHECK(parameters == last.gradients.size());
   }
-  MakeOwn(gradients);
-  Push(nodes_, Node{shard, 0, std::move(gradients)});
+  coming_ = Node{shard, 0, Gradients(parameters)};
+  given_.assign(parameters, false);
+  kept_.clear();
+  joins_ = 0;
+  // What Push would do, without the gradients.
+  Node joined{shard, 0, {}};
+  while (joins_ < nodes_.size() && Joins(nodes_[nodes_.size() - 1 - joins_], joined)) {
+    joined.begin = nodes_[nodes_.size() - 1 - joins_].begin;
+    ++joined.level;
+    ++joins_;
+  }
+}
+
+void GradientTree::Give(size_t parameter, Tensor gradient) {
+  OCTAVO_CHECK(!given_[parameter]);
+  given_[parameter] = true;
+  if (gradient.defined() && gradient.dtype() != DType::kF32) {
+    ThrowUsage("gradient {}: sums of gradients are f32", gradient.ToString());
+  }
+  if (joins_ == 0) {
+    coming_.gradients[parameter] = Own(std::move(gradient));
+    return;
+  }
+  Tensor sum = nodes_.back().gradients[parameter].defined() && gradient.defined() ? gradient.Contiguous()
+                                                                                  : Own(std::move(gradient));
+  gradient = Tensor();
+  for (size_t i = 0; i < joins_; ++i) {
+    Tensor& left = nodes_[nodes_.size() - 1 - i].gradients[parameter];
+    JoinOne(left, std::move(sum));
+    sum = i + 1 < joins_ ? std::exchange(left, Tensor()) : Tensor();
+  }
+}
+
+// As it is when it may be added to in place: packed, writable, and not another's storage.
+Tensor GradientTree::Own(Tensor gradient) {
+  if (!gradient.defined()) return gradient;
+  const bool own = gradient.is_contiguous() && gradient.writable() && kept_.insert(gradient.RawData()).second;
+  return own ? gradient : gradient.Clone();
+}
+
+Tensor GradientTree::Complete(size_t parameter) const {
+  const bool last = coming_.begin + 1 == shards_ && parameter < given_.size() && given_[parameter];
+  // A rank that begins later has its own part of the sum only.
+  const int64_t begin = nodes_.empty() ? coming_.begin : nodes_.front().begin;
+  if (!last || joins_ != nodes_.size() || begin != 0) return Tensor();
+  return joins_ == 0 ? coming_.gradients[parameter] : nodes_.front().gradients[parameter];
+}
+
+void GradientTree::End() {
+  for (size_t i = 0; i < given_.size(); ++i) {
+    if (!given_[i]) Give(i, Tensor());
+  }
+  if (joins_ == 0) {
+    nodes_.push_back(std::move(coming_));
+    return;
+  }
+  nodes_.resize(nodes_.size() - (joins_ - 1), Node{0, 0, {}});
+  ++nodes_.back().level;  // the others have become one that is as large
 }
 
 void GradientTree::Push(std::vector<Node>& nodes, Node node) const {
@@ -64,23 +114,25 @@ void GradientTree::Push(std::vector<Node>& nodes, Node node) const {
   }
 }
 
-void GradientTree::Join(Gradients& into, Gradients from) const {
-  for (size_t i = 0; i < into.size(); ++i) {
-    if (!from[i].defined()) continue;
-    if (!into[i].defined()) {
-      into[i] = std::move(from[i]);
-      continue;
-    }
-    OCTAVO_CHECK(into[i].shape() == from[i].shape());
-    float* sum = into[i].MutableData<float>();
-    const float* term = from[i].Data<float>();
-    kernels::Elementwise(pool_, isa_,
-                         {.op = kernels::ElementwiseOp::kAdd,
-                          .a = kernels::RowsOf(static_cast<const float*>(sum), 1, into[i].size()),
-                          .b = kernels::RowsOf(term, 1, into[i].size()),
-                          .out = kernels::RowsOf(sum, 1, into[i].size())});
-    from[i] = Tensor();  // gives the memory back before the next parameter
+void GradientTree::JoinOne(Tensor& into, Tensor from) const {
+  if (!from.defined()) return;
+  if (!into.defined()) {
+    into = std::move(from);
+    return;
   }
+  OCTAVO_CHECK(into.shape() == from.shape());
+  float* sum = into.MutableData<float>();
+  const float* term = from.Data<float>();
+  kernels::Elementwise(pool_, isa_,
+                       {.op = kernels::ElementwiseOp::kAdd,
+                        .a = kernels::RowsOf(static_cast<const float*>(sum), 1, into.size()),
+                        .b = kernels::RowsOf(term, 1, into.size()),
+                        .out = kernels::RowsOf(sum, 1, into.size())});
+}
+
+void GradientTree::Join(Gradients& into, Gradients from) const {
+  // One after the other: memory is given back before the next parameter.
+  for (size_t i = 0; i < into.size(); ++i) JoinOne(into[i], std::exchange(from[i], Tensor()));
 }
 
 Gradients GradientTree::Collapse(std::vector<Node>& nodes) const {

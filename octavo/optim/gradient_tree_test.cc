@@ -78,6 +78,27 @@ TEST(GradientTree, RanksDoNotChangeBits) {
   }
 }
 
+TEST(GradientTree, PiecesInAnyOrderGiveTheSameBits) {
+  ThreadPool pool(1);
+  SelfCommunicator self;
+  for (const int64_t shards : {1, 2, 4, 6, 8}) {
+    GradientTree tree(pool, kernels::ChooseIsa().isa, shards);
+    for (int64_t shard = 0; shard < shards; ++shard) {
+      Gradients gradients = ShardGradients(shard);
+      tree.Begin(shard, gradients.size());
+      for (size_t i = gradients.size(); i-- > 0;) {
+        if (!gradients[i].defined()) continue;
+        tree.Give(i, std::move(gradients[i]));
+        // Six shards are two trees until Finish joins them.
+        EXPECT_EQ(tree.Complete(i).defined(), shard == shards - 1 && shards != 6) << shards << " shards, " << shard;
+      }
+      tree.End();
+    }
+    const Gradients sum = tree.Finish(self), whole = SumOnRanks(shards, 1);
+    for (size_t p = 0; p < sum.size(); ++p) EXPECT_TRUE(BitEqual(sum[p], whole[p])) << shards << " shards, " << p;
+  }
+}
+
 TEST(GradientTree, SharedStorageIsNotSummedTwice) {
   ThreadPool pool(1);
   SelfCommunicator self;

@@ -54,7 +54,8 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::span<ops::Parameter* co
   }
 }
 
-void Optimizer::Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradients, double rate, double grad_scale) {
+void Optimizer::Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradients, double rate, double grad_scale,
+                     FunctionRef<void(size_t)> updated) {
   OCTAVO_CHECK(gradients.size() == parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Tensor& weight = WeightOf(*parameters_[i]);
@@ -68,6 +69,7 @@ void Optimizer::Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradie
                           .count = weight.size(),
                           .grad = gradient.Data<float>(),
                           .weight = weight.MutableData<float>()});
+      updated(i);
       continue;
     }
     kernels::AdamUpdate(
@@ -86,6 +88,7 @@ void Optimizer::Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradie
          .weight = weight.MutableData<float>(),
          .moment1 = moment1_[i].MutableData<float>(),
          .moment2 = moment2_[i].MutableData<float>()});
+    updated(i);
   }
   ++count_;
 }

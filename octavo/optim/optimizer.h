@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "octavo/base/function_ref.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/ops/parameter.h"
@@ -38,7 +39,12 @@ class Optimizer {
 
   // One step with the gradients times `grad_scale`. A parameter without a gradient has a gradient of zero: its moments
   // fade and its weights decay.
-  void Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradients, double rate, double grad_scale);
+  // `updated` is called after each parameter, while it is still in the cache.
+  void Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradients, double rate, double grad_scale,
+            FunctionRef<void(size_t)> updated);
+  void Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradients, double rate, double grad_scale) {
+    Step(pool, isa, gradients, rate, grad_scale, [](size_t) {});
+  }
 
   int64_t count() const { return count_; }  // steps made
   bool Decays(size_t parameter) const { return decays_[parameter]; }

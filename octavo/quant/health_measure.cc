@@ -118,9 +118,16 @@ void CountChunk(const float* x, int64_t begin, int64_t end, const Layout& layout
   }
 }
 
-bool AllFinite(const Tensor& scale) {
-  const Tensor floats = CastFloat(scale, DType::kF32).Contiguous();
-  return std::ranges::all_of(floats.Values<float>(), Finite);
+// Whether the scales alone say that nothing was clipped and everything is finite. A scale that comes from the values
+// clips none of them, and is not finite when one of them is not. Float recipes guard their scales: per channel with 1,
+// which is then looked at more closely, blocks and whole tensors in ways of their own.
+bool ScalesTell(const QArray& quantized, bool follows) {
+  if (!follows) return false;
+  const FormatInfo& info = Info(quantized.format);
+  const bool integer = info.kind == FormatKind::kInteger;
+  if (!integer && (info.block > 0 || quantized.scale.size() < 2 || !TiledAxes(quantized).empty())) return false;
+  const Tensor floats = CastFloat(quantized.scale, DType::kF32).Contiguous();
+  return std::ranges::all_of(floats.Values<float>(), [=](float x) { return Finite(x) && (integer || x != 1.0f); });
 }
 
 [[noreturn]] void ThrowNonFinite(const Run& run, Spot spot, const OperandHealth& health) {
@@ -140,10 +147,7 @@ OperandHealth MeasureHealth(const Run& run, const Tensor& values, const QArray& 
   health.elements = values.size();
   if (values.size() == 0) return health;
   const ScopedFloatMode mode;
-  // An integer's scale that comes from the values clips none of them, and is not finite when one of them is not. Some
-  // float recipes guard their scales against that: there the values themselves are looked at.
-  const bool integer = Info(quantized.format).kind == FormatKind::kInteger;
-  if (!full && follows && integer && AllFinite(quantized.scale)) return health;
+  if (!full && ScalesTell(quantized, follows)) return health;
   const Tensor x = CastFloat(values, DType::kF32).Contiguous();
   const Tensor y = full ? CastFloat(Dequantize(run, quantized), DType::kF32).Contiguous() : Tensor();
   const Layout layout = LayoutOf(x, quantized);
@@ -184,8 +188,8 @@ void ObserveHealth(const Run& run, Spot spot, const Tensor& values, const QArray
   if ((run.health == nullptr && !strict) || values.is_meta()) return;
   if (run.exchanged) spot = Exchanged(spot);
   const bool full = run.health != nullptr && run.health->mode() == HealthMode::kFull;
-  const bool needs_values = full || !follows || Info(quantized.format).kind != FormatKind::kInteger;
-  const Tensor seen = factor != nullptr && needs_values ? TimesScale(values, *factor) : values;
+  const bool needs_values = factor != nullptr && (full || !ScalesTell(quantized, follows));
+  const Tensor seen = needs_values ? TimesScale(values, *factor) : values;
   const OperandHealth health = MeasureHealth(run, seen, quantized, follows, full);
   if (strict && health.nonfinite > 0) ThrowNonFinite(run, spot, health);
   if (run.health != nullptr) run.health->At(std::string(run.arithmetic.site), NameOf(spot)).Merge(health);

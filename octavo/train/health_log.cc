@@ -47,18 +47,22 @@ HealthLog::HealthLog(const Settings& settings, std::string shadow)
 
 void HealthLog::MeasureAll() {
   if (mode_ != HealthMode::kOff) sink_.SetMode(HealthMode::kFull);
+  first_shard_only_ = false;
 }
 
 bool HealthLog::MeasuresAll(int64_t step) const { return mode_ == HealthMode::kFull || step % period_ == 0; }
 
-void HealthLog::BeforeStep(int64_t step) {
+void HealthLog::BeforeStep(int64_t step, int rank) {
   if (mode_ == HealthMode::kOff) return;
   full_step_ = MeasuresAll(step);
-  sink_.SetMode(full_step_ ? HealthMode::kFull : HealthMode::kLight);
+  first_shard_only_ = full_step_ && mode_ != HealthMode::kFull;
+  const bool measures = full_step_ && (!first_shard_only_ || rank == 0);
+  sink_.SetMode(measures ? HealthMode::kFull : HealthMode::kLight);
 }
 
 void HealthLog::EndShard() {
   if (sink_.mode() != HealthMode::kOff) shards_.push_back(sink_.Take());
+  if (first_shard_only_) sink_.SetMode(HealthMode::kLight);
 }
 
 quant::HealthRecords HealthLog::Collect(Communicator& communicator) {

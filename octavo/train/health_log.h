@@ -26,9 +26,10 @@ class HealthLog {
 
   quant::HealthSink* sink() { return mode_ == quant::HealthMode::kOff ? nullptr : &sink_; }
 
-  // Saturated and non-finite values are counted in every step; the rest every quant_stats_period steps, or in every
-  // step with quant_stats=full.
-  void BeforeStep(int64_t step);
+  // Saturated and non-finite values are counted in every step; the rest with quant_stats=full in every step, else every
+  // quant_stats_period steps on the first canonical shard alone, which rank 0 computes: a full measurement costs more
+  // than a step, and a part of the batch says as much about shares and ratios.
+  void BeforeStep(int64_t step, int rank);
   bool MeasuresAll(int64_t step) const;
   void MeasureAll();  // for a replay
   // After each shard of this rank: figures are added in the order of shards, whoever computed them.
@@ -38,7 +39,10 @@ class HealthLog {
   // The same of a replay, after MeasureAll: all figures, and no trace in what is remembered. Collective.
   quant::HealthRecords TakeReplay(Communicator& communicator);
   // Nothing is recorded until the next step: evaluation, replays.
-  void Pause() { sink_.SetMode(quant::HealthMode::kOff); }
+  void Pause() {
+    sink_.SetMode(quant::HealthMode::kOff);
+    first_shard_only_ = false;
+  }
 
   // Lines for quant.jsonl: every operand of a step that measured all, else only those with something to say.
   std::vector<std::string> Lines(int64_t step) const;
@@ -67,6 +71,7 @@ class HealthLog {
   int64_t period_;
   quant::HealthSink sink_;
   bool full_step_ = false;
+  bool first_shard_only_ = false;             // the rest of this step is counted only
   std::vector<quant::HealthRecords> shards_;  // of this rank, in the step that is being made
   quant::HealthRecords records_;              // of the last step
   std::set<std::pair<quant::HealthKey, quant::HealthIssue>> warned_;

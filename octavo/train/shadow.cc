@@ -30,7 +30,7 @@ StepParts Shadow::PartsOf(const StepParts& parts) {
 }
 
 StepResult Shadow::Measure(const data::Batch& batch, int64_t step) {
-  health_.BeforeStep(step);
+  health_.BeforeStep(step, communicator_.rank());
   health_.MeasureAll();
   last_ = stepper_.Compute(batch, step);
   stepper_.DropGradients();

@@ -23,6 +23,7 @@ struct ShardFigures {
 struct Stepper::Sum {
   std::vector<ShardFigures> figures;  // by shard; those of other ranks come by Gather
   std::vector<ops::AuxLosses::ExpertLoad> loads;
+  optim::NormOfParts norm;  // of the summed gradients, as far as they were complete on the way
 };
 
 Tensor OnesLike(const Tensor& tensor) {
@@ -34,6 +35,7 @@ Tensor OnesLike(const Tensor& tensor) {
 Stepper::Stepper(const StepParts& parts, const TrainOptions& options)
     : parts_(parts), options_(options), interceptor_(parts.provider) {
   ShardsOf(options.shards, 0, parts.communicator.size());  // throws when ranks do not divide the shards
+  for (const ops::Parameter* parameter : parts.model.parameters()) index_.emplace(parameter, index_.size());
 }
 
 std::vector<std::string> Stepper::ParameterNames() const {
@@ -52,7 +54,8 @@ ops::Context Stepper::MakeContext(int64_t step) {
   return context;
 }
 
-void Stepper::RunShard(const data::Batch& batch, int64_t step, int64_t shard, const BatchWeights& weights, Sum& sum) {
+void Stepper::RunShard(const data::Batch& batch, int64_t step, int64_t shard, const BatchWeights& weights,
+                       optim::GradientTree& tree, Sum& sum) {
   const ShardBatch part = ShardOf(batch, shard, options_.shards);
   ops::Context context = MakeContext(step);
   ops::Tape tape;
@@ -68,9 +71,20 @@ void Stepper::RunShard(const data::Batch& batch, int64_t step, int64_t shard, co
   models::LossParts parts;
   const ops::Var loss = models::Loss(context, parts_.model, part.inputs, part.targets, part.target_segmentation,
                                      part.rows, options, &parts);
+  tree.Begin(shard, parts_.model.parameters().size());
+  tape.HandOut([&](const ops::Parameter& parameter, Tensor gradient) {
+    const size_t index = index_.at(&parameter);
+    {
+      const ops::Timed timed(profile_, "gradients", "reduction", "backward");
+      tree.Give(index, std::move(gradient));
+    }
+    const Tensor complete = tree.Complete(index);
+    if (!complete.defined()) return;
+    const ops::Timed timed(profile_, "norms", "optimizer", "backward");
+    sum.norm.Take(parts_.pool, parts_.isa, index, complete);
+  });
   tape.Run(context, loss, OnesLike(loss.value));
-  gradients_.clear();
-  for (const ops::Parameter* parameter : parts_.model.parameters()) gradients_.push_back(tape.Grad(*parameter));
+  tree.End();
   sum.figures[static_cast<size_t>(shard)] = {parts.xent_sum, parts.z_loss_sum, parts.moe_lb_loss, parts.mtp_loss};
   if (sum.loads.empty()) {
     sum.loads = std::move(parts.loads);
@@ -88,14 +102,10 @@ Stepper::Sum Stepper::ComputeShards(const data::Batch& batch, int64_t step, opti
   const BatchWeights weights{
       static_cast<double>(data::TargetWeights(batch)),
       static_cast<double>(models::MtpWeights(batch.targets_segmentation, parts_.model.mtp_layers()))};
-  Sum sum;
-  sum.figures.resize(static_cast<size_t>(options_.shards));
+  Sum sum{std::vector<ShardFigures>(static_cast<size_t>(options_.shards)), {}, optim::NormOfParts(ParameterNames())};
   for (int64_t shard = run.begin; shard < run.end; ++shard) {
-    RunShard(batch, step, shard, weights, sum);
+    RunShard(batch, step, shard, weights, tree, sum);
     if (on_shard_) on_shard_();
-    const ops::Timed timed(profile_, "gradients", "reduction", "backward");
-    tree.Add(shard, std::move(gradients_));
-    gradients_.clear();
   }
   const std::span<ShardFigures> mine(sum.figures.data() + run.begin, static_cast<size_t>(run.end - run.begin));
   std::vector<ShardFigures> all(sum.figures.size());
@@ -108,15 +118,19 @@ Stepper::Sum Stepper::ComputeShards(const data::Batch& batch, int64_t step, opti
 StepResult Stepper::Compute(const data::Batch& batch, int64_t step, ops::Profile* profile) {
   profile_ = profile;
   updates_.Clear();
+  gradients_.clear();
   if (parts_.provider != nullptr) parts_.provider->StartStep();
   optim::GradientTree tree(parts_.pool, parts_.isa, options_.shards);
-  const Sum sum = ComputeShards(batch, step, tree);
+  Sum sum = ComputeShards(batch, step, tree);
   {
     const ops::Timed timed(profile, "gradients", "reduction", "backward");
     gradients_ = tree.Finish(parts_.communicator);
     MergeObservations();
   }
-  if (on_gradients_) on_gradients_(step, ParameterNames(), gradients_);
+  if (on_gradients_) {
+    on_gradients_(step, ParameterNames(), gradients_);
+    sum.norm = optim::NormOfParts(ParameterNames());
+  }
   loads_ = sum.loads;
   StepResult result;
   double xent = 0, z_loss = 0;
@@ -131,11 +145,10 @@ StepResult Stepper::Compute(const data::Batch& batch, int64_t step, ops::Profile
   result.z_loss = z_loss / (result.total_weights + 1e-8);
   result.loss = result.lm_loss + result.moe_lb_loss + result.mtp_loss;
   const ops::Timed timed(profile, "norms", "optimizer", "backward");
-  std::vector<Tensor> weights;
-  for (const ops::Parameter* parameter : parts_.model.parameters()) weights.push_back(parameter->tensor());
-  const std::vector<std::string> names = ParameterNames();
-  result.raw_grad_norm = optim::GlobalNorm(parts_.pool, parts_.isa, names, gradients_);
-  result.param_norm = optim::GlobalNorm(parts_.pool, parts_.isa, names, weights);
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    if (gradients_[i].defined() && !sum.norm.Has(i)) sum.norm.Take(parts_.pool, parts_.isa, i, gradients_[i]);
+  }
+  result.raw_grad_norm = sum.norm.Norm();
   clip_factor_ = optim::ClipFactor(result.raw_grad_norm, options_.clip_threshold);
   result.grad_norm = result.raw_grad_norm * clip_factor_;
   return result;
@@ -154,23 +167,30 @@ void Stepper::MergeObservations() {
   for (const auto& [name, value] : merged.observations()) updates_.Observe(name, value);
 }
 
-void Stepper::Apply(double rate, ops::Profile* profile) {
+double Stepper::Apply(double rate, ops::Profile* profile) {
   const ops::Timed timed(profile, "optimizer", "optimizer", "backward");
-  parts_.optimizer.Step(parts_.pool, parts_.isa, gradients_, rate, clip_factor_);
+  const std::span<ops::Parameter* const> parameters = parts_.model.parameters();
+  optim::NormOfParts norm(ParameterNames());
+  const auto take = [&](size_t i) { norm.Take(parts_.pool, parts_.isa, i, parameters[i]->tensor()); };
+  parts_.optimizer.Step(parts_.pool, parts_.isa, gradients_, rate, clip_factor_, take);
   gradients_.clear();
   AdvanceRecipe();
-  BalanceExperts();
+  for (const ops::Parameter* moved : BalanceExperts()) take(index_.at(moved));
+  return norm.Norm();
 }
 
 void Stepper::AdvanceRecipe() { quant::AdvanceState(parts_.plan, updates_, parts_.state); }
 
-void Stepper::BalanceExperts() {
-  if (options_.routed_bias_update_rate == 0) return;
+std::vector<const ops::Parameter*> Stepper::BalanceExperts() {
+  std::vector<const ops::Parameter*> moved;
+  if (options_.routed_bias_update_rate == 0) return moved;
   for (const ops::AuxLosses::ExpertLoad& load : loads_) {
     ops::Parameter* bias = parts_.model.parameter_set().Find(load.path + "/gate/bias");
     if (bias == nullptr) continue;
     optim::UpdateRoutingBias(load.tokens, options_.routed_bias_update_rate, std::get<Tensor>(bias->value));
+    moved.push_back(bias);
   }
+  return moved;
 }
 
 models::LossParts Stepper::Evaluate(const data::Batch& batch, int64_t shards) {

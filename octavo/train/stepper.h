@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,7 @@ struct StepParts {
 struct StepResult {
   double loss = 0, lm_loss = 0, z_loss = 0, total_weights = 0;
   double moe_lb_loss = 0, mtp_loss = 0;
-  double raw_grad_norm = 0, grad_norm = 0, param_norm = 0;
+  double raw_grad_norm = 0, grad_norm = 0;
 };
 
 class Stepper {
@@ -48,7 +49,8 @@ class Stepper {
   // Losses and gradients of the global batch. Changes nothing: the same call gives the same result again.
   StepResult Compute(const data::Batch& batch, int64_t step, ops::Profile* profile = nullptr);
   // Moves parameters, optimizer and state on by the gradients of the last Compute, which are then gone.
-  void Apply(double rate, ops::Profile* profile = nullptr);
+  // Gives the norm of the new parameters.
+  double Apply(double rate, ops::Profile* profile = nullptr);
 
   // Moves the recipe's running state alone on by what the last Compute observed; Apply does it too.
   void AdvanceRecipe();
@@ -75,11 +77,12 @@ class Stepper {
   struct BatchWeights {
     double targets = 0, further = 0;  // of the next token; of multi-token prediction
   };
-  void RunShard(const data::Batch& batch, int64_t step, int64_t shard, const BatchWeights& weights, Sum& sum);
+  void RunShard(const data::Batch& batch, int64_t step, int64_t shard, const BatchWeights& weights,
+                optim::GradientTree& tree, Sum& sum);
   Sum ComputeShards(const data::Batch& batch, int64_t step, optim::GradientTree& tree);
   ops::Context MakeContext(int64_t step);
   void MergeObservations();
-  void BalanceExperts();
+  std::vector<const ops::Parameter*> BalanceExperts();  // the biases that it moved
 
   StepParts parts_;
   TrainOptions options_;
@@ -91,6 +94,7 @@ class Stepper {
   double clip_factor_ = 1;
   OnGradients on_gradients_;
   std::function<void()> on_shard_;
+  std::map<const ops::Parameter*, size_t> index_;  // of the model's parameters
 };
 
 // One f32 tensor of ones in the shape of a loss.

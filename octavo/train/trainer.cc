@@ -70,15 +70,15 @@ class Loop {
       shadow->Measure(batch, step);
       start += Progress::SteadySeconds() - before;  // a measurement, like an evaluation, and no part of the step
     }
-    session_.health().BeforeStep(step);
+    session_.health().BeforeStep(step, request_.communicator.rank());
     const StepResult result = session_.stepper().Compute(batch, step, profile);
     session_.health().AfterStep(step, request_.communicator);
     session_.health().Pause();
     if (const std::string reason = WhatBroke(result, options_); !reason.empty()) return Broke(step, reason, batch);
     const double rate = schedule_.At(step);
-    session_.stepper().Apply(rate, profile);
+    const double param_norm = session_.stepper().Apply(rate, profile);
     ++summary_.steps;
-    Show(step, result, rate, Progress::SteadySeconds() - start);
+    Show(step, result, {rate, param_norm, Progress::SteadySeconds() - start});
     ShowHealth(step);
     if (options_.checkpoint_period > 0 && summary_.steps % options_.checkpoint_period == 0) Save();
     if (options_.eval_interval > 0 && summary_.steps % options_.eval_interval == 0 &&
@@ -95,10 +95,14 @@ class Loop {
     return !Interrupted();
   }
 
-  void Show(int64_t step, const StepResult& result, double rate, double seconds) {
+  // What is known of a step when its parameters are updated.
+  struct Updated {
+    double rate, param_norm, seconds;
+  };
+  void Show(int64_t step, const StepResult& result, const Updated& updated) {
     StepMetrics metrics;
     metrics.step = step;
-    metrics.seconds = seconds;
+    metrics.seconds = updated.seconds;
     metrics.tflops = session_.flops().total();
     metrics.tokens = options_.rows * options_.length;
     metrics.total_weights = result.total_weights;
@@ -110,8 +114,8 @@ class Loop {
     if (config.mtp_num_layers > 0) metrics.mtp_loss = result.mtp_loss;
     metrics.raw_grad_norm = result.raw_grad_norm;
     metrics.grad_norm = result.grad_norm;
-    metrics.param_norm = result.param_norm;
-    metrics.learning_rate = rate;
+    metrics.param_norm = updated.param_norm;
+    metrics.learning_rate = updated.rate;
     tokens_ += metrics.tokens;
     if (step == summary_.first_step) summary_.first_loss = result.loss;
     summary_.last_loss = result.loss;
