@@ -1,15 +1,21 @@
-// ./run bench serve MODEL [threads=2] [peer=PORT]: requests per second of 8 clients (64 prompt + 32 new tokens each),
-// and 32 streaming clients against the engine's own rate for the same 32 requests. peer= is a port on this machine
-// where another server with OpenAI's API has the same model; its requests per second are then printed beside ours.
+// ./run bench serve [llama=PATH] [model=PATH] [keep=FOLDER]: requests per second of 8 clients (64 prompt + 32 new
+// tokens each), beside llama-server in the same run when its binary is given, and 32 streaming clients against the
+// engine's own rate for the same 32 requests, with the time between tokens. Without a model a random llama of 0.85 B
+// parameters in int8 is made; llama-server gets the same codes as Q8_0. keep= makes it once.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "bench/common/child_process.h"
 #include "bench/common/http_client.h"
+#include "bench/serve_model.h"
+#include "octavo/base/temp_folder.h"
+#include "octavo/cli/verbs.h"
 #include "octavo/engine/collector.h"
 #include "octavo/engine/serving_model.h"
 #include "octavo/server/serve.h"
@@ -17,12 +23,14 @@
 namespace octavo::bench {
 namespace {
 
+constexpr int kContext = 128;
+
 // Token ids that no other request shares, so that no prefix cache helps anybody.
 std::vector<int32_t> Prompt(int seed, int64_t length, int64_t vocabulary) {
   std::mt19937 random(static_cast<unsigned>(seed) * 7919u + 1u);
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < length; ++i) {
-    ids.push_back(static_cast<int32_t>(3 + random() % static_cast<unsigned>(vocabulary - 3)));
+    ids.push_back(static_cast<int32_t>(3 + random() % static_cast<unsigned>(vocabulary - 4)));
   }
   return ids;
 }
@@ -32,7 +40,7 @@ std::string Body(const std::vector<int32_t>& prompt, int tokens, bool stream) {
                      fmt::join(prompt, ","), tokens, stream);
 }
 
-// Requests per second of `clients` that send `each` requests one after the other. 0 when any fails.
+// Requests per second of `clients` that send `each` requests one after the other.
 double RequestRate(int port, int clients, int each, int64_t vocabulary, int seed) {
   std::vector<std::thread> threads;
   std::atomic<int> failed{0};
@@ -42,19 +50,21 @@ double RequestRate(int port, int clients, int each, int64_t vocabulary, int seed
       HttpClient client(port);
       for (int i = 0; i < each; ++i) {
         const std::string body = Body(Prompt(seed + c * 1000 + i, 64, vocabulary), 32, false);
-        if (client.Post("/v1/completions", body).status != 200) ++failed;
+        const HttpAnswer answer = client.Post("/v1/completions", body);
+        if (answer.status != 200 || answer.body.find("\"completion_tokens\":32") == std::string::npos) ++failed;
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  return failed > 0 ? 0 : clients * each / (Now() - begin);
+  if (failed > 0) throw Error(ErrorCode::kJob, fmt::format("{} requests to port {} failed", failed.load(), port));
+  return clients * each / (Now() - begin);
 }
 
 struct StreamResult {
   double tokens_per_second = 0, median_gap = 0, p99_gap = 0;
 };
 
-StreamResult StreamRate(int port, int clients, int tokens, int64_t vocabulary) {
+StreamResult StreamRate(int port, int clients, int tokens, int64_t vocabulary, int seed) {
   std::vector<std::thread> threads;
   std::mutex mutex;
   std::vector<double> gaps;
@@ -64,7 +74,7 @@ StreamResult StreamRate(int port, int clients, int tokens, int64_t vocabulary) {
       HttpClient client(port);
       std::vector<double> mine;
       double last = 0;
-      client.Post("/v1/completions", Body(Prompt(c + 500000, 16, vocabulary), tokens, true), [&](std::string_view) {
+      client.Post("/v1/completions", Body(Prompt(seed + c, 16, vocabulary), tokens, true), [&](std::string_view) {
         const double now = Now();
         if (last > 0) mine.push_back(now - last);
         last = now;
@@ -82,12 +92,12 @@ StreamResult StreamRate(int port, int clients, int tokens, int64_t vocabulary) {
 }
 
 // The same requests given to the engine directly.
-double EngineRate(engine::Service& service, int clients, int tokens, int64_t vocabulary) {
+double EngineRate(engine::Service& service, int clients, int tokens, int64_t vocabulary, int seed) {
   std::vector<engine::Collector> collectors(static_cast<size_t>(clients));
   const double begin = Now();
   for (int c = 0; c < clients; ++c) {
     engine::Request request;
-    request.prompt = Prompt(c + 900000, 16, vocabulary);
+    request.prompt = Prompt(seed + c, 16, vocabulary);
     request.max_new_tokens = tokens;
     request.ignore_eos = true;
     request.sampling.temperature = 0;
@@ -97,43 +107,110 @@ double EngineRate(engine::Service& service, int clients, int tokens, int64_t voc
   return clients * tokens / (Now() - begin);
 }
 
-int Run(const std::string& path, int threads, int peer) {
+// llama-server with the same codes, 8 slots, and as many threads.
+class LlamaServer {
+ public:
+  LlamaServer(const std::string& binary, const std::string& gguf, int threads, const std::string& log)
+      : port_(FreePort()),
+        process_({binary, "-m", gguf, "--host", "127.0.0.1", "--port", std::to_string(port_), "-np", "8", "-c",
+                  std::to_string(8 * kContext), "-t", std::to_string(threads), "-tb", std::to_string(threads), "-cb"},
+                 log) {
+    while (HttpClient(port_).Get("/health").status != 200) {
+      if (!process_.Running()) throw Error(ErrorCode::kJob, "llama-server ended", "see " + log);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+  }
+  int port() const { return port_; }
+
+ private:
+  static int FreePort() {
+    const int probe = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    ::bind(probe, reinterpret_cast<sockaddr*>(&address), size);
+    ::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size);
+    ::close(probe);
+    return ntohs(address.sin_port);
+  }
+  int port_;
+  ChildProcess process_;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void MeasureRequests(const server::Server& server, const LlamaServer* llama, int64_t vocabulary, int rounds) {
+  std::vector<double> ours, theirs;
+  for (int round = -1; round < rounds; ++round) {  // in turns; the first round warms up
+    const int seed = 1000000 + round * 20000, each = round < 0 ? 1 : 3;
+    const double one = RequestRate(server.port(), 8, each, vocabulary, seed);
+    const double other = llama == nullptr ? 0 : RequestRate(llama->port(), 8, each, vocabulary, seed);
+    if (round < 0) continue;
+    ours.push_back(one);
+    theirs.push_back(other);
+  }
+  fmt::print("clients   8 x (64 + 32): {:.3f} requests/s", Median(ours));
+  if (llama != nullptr) {
+    fmt::print("   llama-server {:.3f} requests/s   ratio {:.2f} (bar 1.7)", Median(theirs),
+               Median(ours) / Median(theirs));
+  }
+  fmt::print("\n");
+}
+
+void MeasureStreams(const server::Server& server, engine::Service& service, int64_t vocabulary, int rounds) {
+  std::vector<double> engine, streams, medians, p99s;
+  for (int round = 0; round < rounds; ++round) {  // in turns, so that neither has the quieter machine
+    engine.push_back(EngineRate(service, 32, 64, vocabulary, 900000 + 100 * round));
+    const StreamResult one = StreamRate(server.port(), 32, 64, vocabulary, 500000 + 100 * round);
+    streams.push_back(one.tokens_per_second);
+    medians.push_back(one.median_gap);
+    p99s.push_back(one.p99_gap);
+  }
+  fmt::print("streams   32 x 64: {:.1f} tok/s   engine alone {:.1f} tok/s   ratio {:.3f} (bar 0.9)\n", Median(streams),
+             Median(engine), Median(streams) / Median(engine));
+  fmt::print("gaps      median {:.2f} ms   p99 {:.2f} ms   {:.2f} x (bar 3)\n", 1e3 * Median(medians),
+             1e3 * Median(p99s), Median(p99s) / Median(medians));
+}
+
+int Run(const Args& args) {
+  const TempFolder scratch;
+  const std::string binary = args.Text("llama", "");
+  const int threads = args.Threads(), rounds = static_cast<int>(args.Int("rounds", 3, 1, 100));
   engine::ServingOptions options;
-  options.path = path;
+  ServedFiles files;
+  options.path = args.Text("model", "");
+  if (options.path.empty()) {
+    files = MakeServedModel(args.Text("keep", scratch.path().string()), args.Int("layers", 16, 1, 64), !binary.empty());
+    options.path = files.checkpoint;
+  }
   options.slots = 32;
-  options.context_length = 128;
+  options.context_length = kContext;
   options.threads = threads;
   options.prefix_cache = false;
   const auto model = engine::ServingModel::Open(options);
   const auto scheduler = model->Start();
-  server::ServeOptions serve;
-  serve.http.port = 0;
-  server::Server server(*scheduler, serve);
-  std::thread network([&] { server.Run(false, [](const std::string&) {}); });
+  server::Server server({.http = {.port = 0}});
+  server.Open(*scheduler, {});
   const int64_t vocabulary = model->info().vocabulary_size;
   fmt::print("model     {}   {} threads\n", model->Describe(), threads);
-  RequestRate(server.port(), 8, 1, vocabulary, 77);  // warm
-  const double ours = RequestRate(server.port(), 8, 4, vocabulary, 1000000);
-  fmt::print("clients   8 x (64 + 32): {:.2f} requests/s\n", ours);
-  if (peer > 0) {
-    RequestRate(peer, 8, 1, vocabulary, 77);
-    const double theirs = RequestRate(peer, 8, 4, vocabulary, 1000000);
-    fmt::print("peer      {:.2f} requests/s   ratio {:.2f}\n", theirs, theirs > 0 ? ours / theirs : 0);
+  std::fflush(stdout);
+  {
+    std::optional<LlamaServer> llama;
+    if (binary.empty() || files.gguf.empty()) {
+      fmt::print("peer      none: give llama=PATH of llama-server, and no model\n");
+    } else {
+      llama.emplace(binary, files.gguf, threads, scratch / "llama.log");
+    }
+    MeasureRequests(server, llama ? &*llama : nullptr, vocabulary, rounds);
+    std::fflush(stdout);
   }
-  // In turns, so that neither has the quieter machine.
-  double engine = 0;
-  StreamResult streams;
-  for (int i = 0; i < 3; ++i) {
-    engine = std::max(engine, EngineRate(*scheduler, 32, 64, vocabulary));
-    const StreamResult one = StreamRate(server.port(), 32, 64, vocabulary);
-    if (one.tokens_per_second > streams.tokens_per_second) streams = one;
-  }
-  fmt::print("streams   32 x 64: {:.1f} tok/s   engine alone {:.1f} tok/s   ratio {:.3f}\n", streams.tokens_per_second,
-             engine, streams.tokens_per_second / engine);
-  fmt::print("gaps      median {:.2f} ms   p99 {:.2f} ms   {:.2f} x\n", 1e3 * streams.median_gap, 1e3 * streams.p99_gap,
-             streams.p99_gap / streams.median_gap);
+  MeasureStreams(server, *scheduler, vocabulary, rounds);
   server.Drain();
-  network.join();
+  server.Run();
   return 0;
 }
 
@@ -141,24 +218,22 @@ int Run(const std::string& path, int threads, int peer) {
 }  // namespace octavo::bench
 
 int main(int argc, char** argv) {
-  std::string path;
-  int threads = 2, peer = 0;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word.starts_with("threads=")) {
-      threads = std::stoi(word.substr(8));
-    } else if (word.starts_with("peer=")) {
-      peer = std::stoi(word.substr(5));
-    } else {
-      path = word;
-    }
-  }
-  if (path.empty()) {
-    fmt::print(stderr, "usage: ./run bench serve MODEL [threads=2] [peer=PORT]\n");
-    return 2;
-  }
+  const octavo::VerbSpec spec{
+      .name = "bench_serve",
+      .synopsis = "[llama=PATH] [model=PATH] [keep=FOLDER]",
+      .summary = "requests per second and streams of a served model",
+      .details = "",
+      .options = {{"model", "PATH", "what octavo serve takes; without it a random llama in int8"},
+                  {"llama", "PATH", "llama-server, which then runs beside"},
+                  {"keep", "FOLDER", "where the random model stays for the next time"},
+                  {"layers", "N", "of the random model, 16"},
+                  {"rounds", "N", "3; the medians are printed"}},
+  };
   try {
-    return octavo::bench::Run(path, threads, peer);
+    const std::vector<std::string_view> words(argv + 1, argv + argc);
+    // The converter is this program, started again.
+    if (!words.empty() && words[0] == "convert") return octavo::RunCommand(words);
+    return octavo::bench::Run(octavo::Args::Parse(spec, words));
   } catch (const octavo::Error& error) {
     fmt::print(stderr, "error: {}\n  {}\n", error.message(), error.hint());
     return error.exit_code();

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -18,12 +19,13 @@ namespace octavo::bench {
 
 struct HttpAnswer {
   int status = 0;  // 0: the connection ended
-  std::string body;
+  std::string head, body;
 };
 
 class HttpClient {
  public:
-  explicit HttpClient(int port) : port_(port) {}
+  // `from` is the last byte of the client's own address, 127.0.0.from: servers count connections by address.
+  explicit HttpClient(int port, int from = 1) : port_(port), from_(from) {}
   ~HttpClient() { Close(); }
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
@@ -39,6 +41,8 @@ class HttpClient {
     fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address = {};
     address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(0x7F000000u + static_cast<uint32_t>(from_));
+    if (from_ != 1) ::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address));
     address.sin_port = htons(static_cast<uint16_t>(port_));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int on = 1;
@@ -70,6 +74,7 @@ class HttpClient {
     const std::string head = Until("\r\n\r\n");
     if (!head.starts_with("HTTP/1.1 ") || head.size() < 13) return answer;
     answer.status = std::stoi(head.substr(9, 3));
+    answer.head = head;
     if (head.find("Transfer-Encoding: chunked") != std::string::npos) {
       while (true) {
         const std::string line = Until("\r\n");
@@ -100,6 +105,13 @@ class HttpClient {
     if (!Send(PostText(path, body))) return {};
     return Read(on_piece);
   }
+  bool connected() const { return fd_ >= 0; }
+  // Whether something has come, or the other side has closed.
+  bool Peek() const {
+    char byte = 0;
+    const ssize_t count = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return count >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+  }
   HttpAnswer Get(std::string_view path) {
     if (!Send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path))) return {};
     return Read();
@@ -129,7 +141,7 @@ class HttpClient {
     return result;
   }
 
-  int port_;
+  int port_, from_;
   int fd_ = -1;
   std::string seen_;
 };

@@ -36,7 +36,7 @@ class WatchedRuns {
       }
       stamps += stamp;
     }
-    const std::string etag = "\"" + DigestHex(std::as_bytes(std::span(stamps))) + "\"";
+    const std::string etag = fmt::format("\"{}\"", DigestHex(std::as_bytes(std::span(stamps))));
     if (known != nullptr && *known == etag) return {"", etag};
     std::vector<train::RunRecord> records;
     for (const Watched& run : runs_) records.push_back(run.record);

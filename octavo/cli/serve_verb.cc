@@ -1,5 +1,6 @@
 // octavo serve: a model behind OpenAI's API.
 #include <cstdlib>
+#include <optional>
 
 #include "octavo/base/error.h"
 #include "octavo/base/mapped_file.h"
@@ -74,7 +75,7 @@ int Run(const Args& args) {
   options.drain_seconds = static_cast<double>(args.Int("drain_seconds", 30, 0, 3600));
   options.files = server::WebFiles();
   server::RequireSafe(options);
-  server::ApiOptions& api = options.api;
+  server::ApiOptions api;
   api.strict_request = args.Switch("strict_request");
   api.metrics_public = args.Switch("metrics_public");
   api.metrics_prefix = args.Text("metrics_prefix", "octavo_");
@@ -86,6 +87,8 @@ int Run(const Args& args) {
   serving.slots = args.Int("max_concurrent_decodes", serving.slots, 1, 1024);
   serving.max_queue = args.Int("max_queue", 256, 0, 1 << 20);
   serving.threads = args.Threads();
+  // Before the model is loaded: a port that is taken is known at once, and early clients are told to wait.
+  std::optional<server::Server> http(std::in_place, std::move(options));
   const auto model = engine::ServingModel::Open(serving);
   const auto say = [&](const std::string& line) {
     if (!args.Switch("quiet")) fmt::print(stderr, "{}\n", line);
@@ -100,14 +103,16 @@ int Run(const Args& args) {
   if (api.templates.templates.empty()) say("note: no chat template; /v1/completions only");
 
   const auto scheduler = model->Start();
-  server::Server http(*scheduler, std::move(options));
+  http->Open(*scheduler, std::move(api));
+  http->EndOnSignals(say);
   if (args.Switch("json")) {
-    fmt::print("{{\"event\":\"ready\",\"url\":\"{}\",\"port\":{}}}\n", http.url(), http.port());
+    fmt::print("{{\"event\":\"ready\",\"url\":\"{}\",\"port\":{}}}\n", http->url(), http->port());
     std::fflush(stdout);
   }
-  say(fmt::format("ready     {}   chat page /   OpenAI API /v1   metrics /metrics", http.url()));
+  say(fmt::format("ready     {}   chat page /   OpenAI API /v1   metrics /metrics", http->url()));
   say(fmt::format("model     {}", model->Describe()));
-  const bool complete = http.Run(true, say);
+  const bool complete = http->Run();
+  http.reset();  // what is left of its requests refers to the scheduler
   say(complete ? "done      every request was finished" : "done      cut");
   return complete ? 0 : 130;
 }

@@ -93,7 +93,9 @@ RequestId Scheduler::Submit(Request request, Listener listener) {
   auto job = MakeJob(std::move(request), std::move(listener));
   const std::lock_guard lock(mutex_);
   if (stopping_) throw Busy("the server is stopping", PredictedWait(), true);
-  if (waiting_.size() >= options_.max_queue) {
+  // Whoever finds a free slot does not wait, though he is in the queue until the next step begins.
+  const int64_t free = std::max<int64_t>(0, options_.batch.slots - stats_.running);
+  if (waiting_.size() >= options_.max_queue + free) {
     throw Busy(fmt::format("{} requests are waiting", waiting_.size()), PredictedWait(), false);
   }
   const RequestId id = job->id = next_id_++;
@@ -214,6 +216,7 @@ void Scheduler::Loop() {
     busy_ = true;
     TakeCancelled(lock);
     TakeWaiting();
+    stats_.running = batcher_.running();
     double seconds = 0;
     if (!batcher_.empty()) {
       lock.unlock();

@@ -75,11 +75,7 @@ void Api::AddRoutes(Router& router) {
 }
 
 void Api::Health(Answer exchange) const {
-  if (draining_) {
-    HttpResponse response = ErrorResponse(503, "draining", "", "the server is finishing its last requests");
-    response.headers.emplace_back("Retry-After", "5");
-    return exchange->Send(std::move(response));
-  }
+  if (draining_) return exchange->Send(WaitResponse(503, "draining", "the server is finishing its last requests", 5));
   exchange->Send({.body = "{\"status\":\"ok\"}\n"});
 }
 
@@ -110,6 +106,7 @@ void Api::Generate(Answer exchange, bool chat, const Access& access) {
     const JsonValue body = ParseBody(exchange->request().body);
     GenerationRequest request = chat ? ReadChatRequest(body, context_) : ReadCompletionRequest(body, context_);
     request.base.cache_scope = access.Scope(exchange->request());
+    exchange->DropBody();  // the answer may take long
     std::make_shared<Generation>(context_, metrics_, exchange, std::move(request))->Begin();
   } catch (const engine::Busy& busy) {
     metrics_.Rejected(busy.stopping ? "draining" : "queue_full");

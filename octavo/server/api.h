@@ -24,12 +24,13 @@ class Api {
   void AddRoutes(Router& router);
   // From now on /health says so and new requests get 503.
   void BeginDrain() { draining_ = true; }
-  // For the number of open connections in /metrics.
+  // For /metrics: the number of open connections, and how long it took until the first request could be answered.
   void set_connections(std::function<int64_t()> connections) { connections_ = std::move(connections); }
+  void set_startup_seconds(double seconds) { metrics_.set_startup_seconds(seconds); }
+  void Health(const std::shared_ptr<Exchange>& exchange) const;
 
  private:
   using Answer = const std::shared_ptr<Exchange>&;
-  void Health(Answer exchange) const;
   void Models(Answer exchange) const;
   void Model(Answer exchange) const;
   void Generate(Answer exchange, bool chat, const Access& access);

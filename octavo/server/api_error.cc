@@ -57,16 +57,20 @@ HttpResponse ErrorResponse(int status, std::string_view code, std::string_view p
   return response;
 }
 
+HttpResponse WaitResponse(int status, std::string_view code, std::string_view message, double seconds) {
+  HttpResponse response = ErrorResponse(status, code, "", message);
+  const double wait = std::isfinite(seconds) ? std::clamp(std::ceil(seconds), 1.0, 60.0) : 60;
+  response.headers.emplace_back("Retry-After", std::to_string(static_cast<int>(wait)));
+  return response;
+}
+
 HttpResponse ErrorResponse(const std::exception& error) {
   if (const auto* api = dynamic_cast<const ApiError*>(&error)) {
     return ErrorResponse(api->status(), api->error_code(), api->param(), api->what());
   }
   if (const auto* busy = dynamic_cast<const engine::Busy*>(&error)) {
-    HttpResponse response = busy->stopping ? ErrorResponse(503, "draining", "", busy->what())
-                                           : ErrorResponse(429, "queue_full", "", busy->what());
-    const double wait = std::isfinite(busy->retry_seconds) ? std::clamp(std::ceil(busy->retry_seconds), 1.0, 60.0) : 60;
-    response.headers.emplace_back("Retry-After", std::to_string(static_cast<int>(wait)));
-    return response;
+    return busy->stopping ? WaitResponse(503, "draining", busy->what(), busy->retry_seconds)
+                          : WaitResponse(429, "queue_full", busy->what(), busy->retry_seconds);
   }
   const auto* ours = dynamic_cast<const Error*>(&error);
   if (ours != nullptr && ours->code() == ErrorCode::kUsage) return ErrorResponse(400, "", "", ours->what());

@@ -34,6 +34,9 @@ std::string ErrorJson(int status, std::string_view code, std::string_view param,
 // The whole answer, with the headers that tell clients whether to try again.
 HttpResponse ErrorResponse(int status, std::string_view code, std::string_view param, std::string_view message);
 
+// One that passes: with a Retry-After of 1 to 60 seconds, as long as clients should ever be told to wait.
+HttpResponse WaitResponse(int status, std::string_view code, std::string_view message, double seconds);
+
 // For anything that was caught: ApiError, engine::Busy, usage errors (400), the rest (500).
 HttpResponse ErrorResponse(const std::exception& error);
 

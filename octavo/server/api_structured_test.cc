@@ -66,6 +66,12 @@ TEST(Structured, WhatCannotBeEnforcedIsRefused) {
   EXPECT_EQ(with(R"({"type":"frob"})"), "400 \"invalid_schema\" " + param);
   EXPECT_EQ(CodeOf(api.Post("/v1/chat/completions", Chat(R"(,"response_format":{"type":"json_schema"})"))),
             R"(400 "invalid_value" "response_format.json_schema")");
+  // A form says where the text ends; what asks for more cannot be met.
+  const std::string number = R"(,"response_format":{"type":"json_object","schema":{"type":"integer"}})";
+  EXPECT_EQ(CodeOf(api.Post("/v1/chat/completions", Chat(number + R"(,"ignore_eos":true)"))),
+            R"(400 "unsupported_value" "ignore_eos")");
+  EXPECT_EQ(CodeOf(api.Post("/v1/chat/completions", Chat(number + R"(,"min_tokens":3)"))),
+            R"(400 "unsupported_value" "min_tokens")");
   std::string deep;
   for (int i = 0; i < 60000; ++i) deep += R"({"items":)";
   EXPECT_EQ(api.Post("/v1/chat/completions", Chat(R"(,"response_format":)" + deep)).status, 400);

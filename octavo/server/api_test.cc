@@ -376,7 +376,34 @@ TEST(Api, MetricsCountWhatHappened) {
   options.metrics_prefix = "vllm:";
   EXPECT_NE(TestApi({}, options).Get("/metrics").body.find("\nvllm:num_requests_waiting 0\n"), std::string::npos);
   options.metrics_prefix = "jetstream_";
-  EXPECT_NE(TestApi({}, options).Get("/metrics").body.find("\njetstream_prefill_backlog_size 0\n"), std::string::npos);
+  TestApi jetstream({}, options);
+  jetstream.api.set_startup_seconds(1.5);
+  jetstream.Post("/v1/completions", R"({"prompt":"abc","max_tokens":5})");
+  const std::string names = jetstream.Get("/metrics").body;
+  // All that JetStream has.
+  for (const char* line :
+       {"prefill_backlog_size 0", "transfer_backlog_size 0", "generate_backlog_size 0", "slots_used_percentage 0",
+        "server_startup_latency 1.5", "request_success_count 1", "queue_duration_count 1",
+        "request_input_length_count 1", "request_output_length_sum 5", "time_to_first_token_count 1",
+        "time_per_output_token_count 4", "time_per_prefill_token_count 1", "time_per_request_count 1",
+        "wait_time_per_request_count 1"}) {
+    EXPECT_NE(names.find(fmt::format("\njetstream_{}\n", line)), std::string::npos) << line << names;
+  }
+}
+
+// A request that the end of the server cuts: 503 that says when to come back.
+TEST(Api, ARequestThatIsCutByTheEndSaysWhenToComeBack) {
+  engine::MockOptions mock;
+  mock.step_seconds = 0.005;
+  TestApi api(mock);
+  HttpRequest request{.method = "POST", .path = "/v1/completions", .body = R"({"prompt":"ab","max_tokens":4000})"};
+  const auto exchange = std::make_shared<FakeExchange>(request);
+  api.router.Answer(exchange);
+  api.service.Drain(0);
+  const HttpResponse response = exchange->Wait();
+  EXPECT_EQ(ErrorOf(response), "503 unavailable_error draining -");
+  ASSERT_NE(FindHeader(response, "Retry-After"), nullptr);
+  EXPECT_EQ(*FindHeader(response, "Retry-After"), "5");
 }
 
 }  // namespace

@@ -17,10 +17,9 @@ TEST(ClientsReplay, EveryRecordedRequestIsAnswered) {
   engine::MockService service(*tokenizer);
   ServeOptions options;
   options.http.port = 0;
-  options.api = TestApi::DefaultOptions();
   options.access.keys = {Sha256("test-key")};
-  Server server(service, std::move(options));
-  std::thread thread([&] { server.Run(false, [](const std::string&) {}); });
+  Server server(std::move(options));
+  server.Open(service, TestApi::DefaultOptions());
   int replayed = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(OCTAVO_SOURCE_DIR "/tests/clients")) {
     if (entry.path().extension() != ".http") continue;
@@ -38,7 +37,7 @@ TEST(ClientsReplay, EveryRecordedRequestIsAnswered) {
   }
   EXPECT_GE(replayed, 12);
   server.Drain();
-  thread.join();
+  EXPECT_TRUE(server.Run());
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ void Generation::Fail(const engine::Event& event) {
     WriteEvent(ErrorJson(status, code, "", message));
     exchange_->Finish();
   } else {
-    exchange_->Send(ErrorResponse(status, code, "", message));
+    exchange_->Send(stopping ? WaitResponse(status, code, message, 5) : ErrorResponse(status, code, "", message));
   }
 }
 

@@ -188,6 +188,11 @@ void ReadResponseFormat(Fields& fields, const ModelContext& context, GenerationR
 
 void FinishFields(const Fields& fields, const ModelContext& context, GenerationRequest& request) {
   for (std::string& name : fields.Unread()) request.ignored.push_back(std::move(name));
+  // Where the form is complete only the end may follow: going on would break it, and stopping the wish.
+  if (request.base.constraint && (request.base.ignore_eos || request.base.min_new_tokens > 0)) {
+    ThrowUnsupported(request.base.ignore_eos ? "ignore_eos" : "min_tokens",
+                     "not together with response_format or a required tool, which say where the answer ends");
+  }
   if (context.options().strict_request && !request.ignored.empty()) {
     throw ApiError(400, "unknown_field", request.ignored[0],
                    fmt::format("unknown field '{}' (the server runs with strict_request=true)", request.ignored[0]));

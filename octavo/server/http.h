@@ -51,6 +51,8 @@ class Exchange {
   virtual void Post(std::function<void()> work) = 0;
   // Runs `work` on the network's thread every `seconds` until the exchange ends.
   virtual void Every(double seconds, std::function<void()> work) = 0;
+  // The body is understood and not needed any more; it counts against a bound as long as it is there.
+  virtual void DropBody() = 0;
   // Called once on the network's thread if the client leaves (or is cut) before the answer is complete.
   virtual void OnClosed(std::function<void()> closed) = 0;
 };

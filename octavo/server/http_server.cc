@@ -2,10 +2,8 @@
 // Beast parses requests; answers are written by hand, they are simple.
 #include "octavo/server/http_server.h"
 
-#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,12 +22,12 @@
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
 
 #include "octavo/base/error.h"
+#include "octavo/server/listen.h"
 
 namespace octavo::server {
 namespace {
@@ -42,41 +40,41 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 using Seconds = std::chrono::duration<double>;
 
 constexpr size_t kReadBytes = 4096;
+constexpr std::string_view kCrowded = "too many large requests at once";
 constexpr double kLingerSeconds = 2;
 constexpr size_t kLingerBytes = size_t{4} << 20;
-
-bool IsSocketPath(const std::string& host) { return host.ends_with(".sock"); }
-
-std::string AddressOf(const sockaddr* address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  if (address->sa_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof(text));
-  } else if (address->sa_family == AF_INET6) {
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof(text));
-  } else {
-    return "unix";
-  }
-  // An IPv4 client of an IPv6 socket is the same client.
-  const std::string_view found = text;
-  return std::string(found.starts_with("::ffff:") ? found.substr(7) : found);
-}
-
-bool IsLoopback(std::string_view address) {
-  return address == "unix" || address == "::1" || address.starts_with("127.");
-}
 
 }  // namespace
 
 class Connection;
 
+// The share of one request in the bytes that are held; given back at the end of its scope.
+class HeldBytes {
+ public:
+  explicit HeldBytes(std::atomic<size_t>& all) : all_(&all) {}
+  HeldBytes(HeldBytes&& other) noexcept : all_(other.all_), mine_(std::exchange(other.mine_, 0)) {}
+  ~HeldBytes() { Set(0); }
+  size_t mine() const { return mine_; }
+  void Set(size_t bytes) {
+    *all_ += bytes - mine_;
+    mine_ = bytes;
+  }
+
+ private:
+  std::atomic<size_t>* all_;
+  size_t mine_ = 0;
+};
+
 struct HttpServer::Core : std::enable_shared_from_this<HttpServer::Core> {
   Core(const HttpOptions& given, HttpHandler& answers)
       : options(given), handler(answers), workers(static_cast<size_t>(std::max(given.workers, 1))) {}
 
-  void Listen();
-  void BindSocketPath();
+  void OpenListener();
   void Accept();
   void Accepted(Socket socket);
+  bool HasRoom(const std::string& peer) const;
+  bool MakeRoom(const std::string& peer);
+  void Relieve();
   void WaitForSignal();
   void Remove(Connection* connection);
   void EndIfEmpty();
@@ -103,6 +101,7 @@ struct HttpServer::Core : std::enable_shared_from_this<HttpServer::Core> {
   std::set<Connection*> connections;  // network thread
   std::map<std::string, int> per_address;
   std::atomic<int64_t> connection_count{0};
+  std::atomic<size_t> held_bytes{0};  // of bodies, until their requests are understood
   std::mutex post_mutex;
   bool ended = false;
 };
@@ -119,10 +118,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
         deadline_(core_->io),
         stalled_(core_->io),
         tick_(core_->io),
-        buffer_(core_->options.header_bytes + (size_t{128} << 10)) {}
+        buffer_(core_->options.header_bytes + (size_t{128} << 10)),
+        held_(core_->held_bytes) {}
 
   const std::string& peer() const { return peer_; }
   const std::shared_ptr<Core>& core() const { return core_; }
+  // Whether it has no answer to wait for, and since when.
+  bool asks() const { return state_ == State::kIdle || state_ == State::kReading; }
+  std::chrono::steady_clock::time_point since() const { return since_; }
+  size_t body_bytes() const { return held_.mine(); }
+  void RefuseBody();
 
   void ReadRequest();
   void Cut();
@@ -146,6 +151,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool Current(uint64_t serial) const { return state_ == State::kAnswering && serial == serial_ && !finished_; }
   void SetDeadline(double seconds);
   void OnHeader(Failure failure);
+  void ReadBody();
   void OnBody(Failure failure);
   void OnReadFailure(Failure failure);
   std::string ReadHead();
@@ -164,6 +170,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string peer_;
   asio::steady_timer deadline_, stalled_, tick_;
   boost::beast::flat_buffer buffer_;
+  HeldBytes held_;
   std::optional<http::request_parser<http::string_body>> parser_;
   HttpRequest request_;
   Headers extra_;  // of the answer
@@ -171,9 +178,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string out_, inflight_;
   size_t sent_ = 0;
   uint64_t serial_ = 0;
+  std::chrono::steady_clock::time_point since_;
   State state_ = State::kReading;
   bool heard_ = false;        // a byte of the request has come
   bool timed_out_ = false;    // the deadline passed while reading
+  bool crowded_ = false;      // its body has to make room
   bool keep_ = true;          // the connection outlives the answer
   bool head_only_ = false;    // HEAD
   bool streaming_ = false;    // the answer comes in pieces
@@ -188,8 +197,8 @@ namespace {
 
 class ConnectionExchange : public Exchange {
  public:
-  ConnectionExchange(std::shared_ptr<Connection> connection, uint64_t serial, HttpRequest request)
-      : connection_(std::move(connection)), serial_(serial), request_(std::move(request)) {}
+  ConnectionExchange(std::shared_ptr<Connection> connection, uint64_t serial, HttpRequest request, HeldBytes held)
+      : connection_(std::move(connection)), serial_(serial), request_(std::move(request)), held_(std::move(held)) {}
 
   ~ConnectionExchange() override {
     if (answered_) return;
@@ -201,6 +210,10 @@ class ConnectionExchange : public Exchange {
   }
 
   const HttpRequest& request() const override { return request_; }
+  void DropBody() override {
+    std::string().swap(request_.body);
+    held_.Set(0);
+  }
   void Send(HttpResponse response) override {
     answered_ = true;
     Run([response = std::move(response)](Connection& c, uint64_t serial) { c.Send(serial, response); });
@@ -238,6 +251,7 @@ class ConnectionExchange : public Exchange {
   std::shared_ptr<Connection> connection_;
   uint64_t serial_;
   HttpRequest request_;
+  HeldBytes held_;
   std::atomic<bool> answered_{false};
 };
 
@@ -256,7 +270,8 @@ void Connection::SetDeadline(double seconds) {
 
 void Connection::ReadRequest() {
   state_ = State::kReading;
-  timed_out_ = finished_ = body_left_ = false;
+  since_ = std::chrono::steady_clock::now();
+  timed_out_ = crowded_ = finished_ = body_left_ = false;
   heard_ = buffer_.size() > 0;
   extra_.clear();
   keep_ = !core_->closing;
@@ -281,6 +296,7 @@ void Connection::ReadRequest() {
 
 void Connection::OnReadFailure(Failure failure) {
   if (timed_out_) return Refuse(408, "the request took longer than the time allowed for it");
+  if (crowded_) return Refuse(429, kCrowded);
   if (failure == http::error::header_limit || failure == http::error::buffer_overflow) {
     return Refuse(431, fmt::format("more than {} bytes of headers", core_->options.header_bytes));
   }
@@ -355,30 +371,45 @@ void Connection::OnHeader(Failure failure) {
     return;
   }
   if (!body_left_) return Ready();
-  const auto read_body = [self = shared_from_this()] {
-    http::async_read(self->socket_, self->buffer_, *self->parser_,
-                     [self](Failure problem2, size_t) { self->OnBody(problem2); });
-  };
-  if (expect == nullptr) return read_body();
+  if (expect == nullptr) return ReadBody();
   inflight_ = "HTTP/1.1 100 Continue\r\n\r\n";
-  asio::async_write(socket_, asio::buffer(inflight_), [self = shared_from_this(), read_body](Failure problem2, size_t) {
+  asio::async_write(socket_, asio::buffer(inflight_), [self = shared_from_this()](Failure problem2, size_t) {
     if (self->state_ == State::kCut) return;
     if (problem2) return self->Cut();
-    read_body();
+    self->ReadBody();
   });
+}
+
+// Piece by piece, to know how much is held.
+void Connection::ReadBody() {
+  http::async_read_some(socket_, buffer_, *parser_,
+                        [self = shared_from_this()](Failure failure, size_t) { self->OnBody(failure); });
 }
 
 void Connection::OnBody(Failure failure) {
   if (state_ == State::kCut) return;
   if (failure) return OnReadFailure(failure);
+  held_.Set(parser_->get().body().size());
+  core_->Relieve();
+  if (crowded_) return Refuse(429, kCrowded);
+  if (!parser_->is_done()) return ReadBody();
   body_left_ = false;
   Ready();
+}
+
+void Connection::RefuseBody() {
+  crowded_ = true;
+  held_.Set(0);
+  Failure ignored;
+  socket_.cancel(ignored);
 }
 
 void Connection::Refuse(int status, std::string_view reason) {
   BeginAnswer();
   keep_ = false;
   body_left_ = true;  // or what else there is after the place where reading stopped
+  held_.Set(0);
+  parser_.reset();
   Send(serial_, core_->handler.Refuse(status, reason));
 }
 
@@ -394,7 +425,8 @@ void Connection::Ready() {
   request_.body = std::move(parser_->get().body());
   parser_.reset();
   const bool quick = core_->handler.IsQuick(request_);
-  const auto exchange = std::make_shared<ConnectionExchange>(shared_from_this(), serial_, std::move(request_));
+  const auto exchange =
+      std::make_shared<ConnectionExchange>(shared_from_this(), serial_, std::move(request_), std::move(held_));
   request_ = HttpRequest{};
   Watch();
   const auto answer = [core = core_, exchange] {
@@ -521,6 +553,7 @@ void Connection::Complete() {
   }
   if (!watching_) return ReadRequest();
   state_ = State::kIdle;
+  since_ = std::chrono::steady_clock::now();
   if (buffer_.size() > 0) {
     Failure ignored;
     socket_.cancel(ignored);  // the next request is here already; Watch goes on to read it
@@ -549,6 +582,7 @@ void Connection::Cut() {
   deadline_.cancel();
   stalled_.cancel();
   tick_.cancel();
+  held_.Set(0);
   const std::shared_ptr<Connection> self = shared_from_this();
   if (on_closed_) {
     const std::function<void()> closed = std::move(on_closed_);
@@ -558,72 +592,11 @@ void Connection::Cut() {
   core_->Remove(this);
 }
 
-void HttpServer::Core::BindSocketPath() {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (options.host.size() >= sizeof(address.sun_path)) ThrowUsage("host={}: the path is too long", options.host);
-  std::memcpy(address.sun_path, options.host.data(), options.host.size());
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  // A socket that nobody answers on is left over from a server that was killed.
-  struct stat found = {};
-  if (::stat(options.host.c_str(), &found) == 0) {
-    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool answers = ::connect(probe, generic, sizeof(address)) == 0;
-    ::close(probe);
-    if (answers || !S_ISSOCK(found.st_mode)) {
-      throw Error(ErrorCode::kJob, fmt::format("{} is in use", options.host), "give another path, or end that server");
-    }
-    ::unlink(options.host.c_str());
-  }
-  acceptor.open(asio::generic::stream_protocol(AF_UNIX, 0));
-  const mode_t before = ::umask(0177);
-  Failure failure;
-  acceptor.bind(asio::generic::stream_protocol::endpoint(generic, sizeof(address)), failure);
-  ::umask(before);
-  if (failure) throw Error(ErrorCode::kJob, fmt::format("cannot listen on {}: {}", options.host, failure.message()));
-}
-
-void HttpServer::Core::Listen() {
-  Failure failure;
-  if (IsSocketPath(options.host)) {
-    BindSocketPath();
-  } else {
-    const std::string host = options.host == "localhost" ? "127.0.0.1" : options.host;
-    sockaddr_storage storage = {};
-    socklen_t size = 0;
-    auto* v4 = reinterpret_cast<sockaddr_in*>(&storage);
-    auto* v6 = reinterpret_cast<sockaddr_in6*>(&storage);
-    if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
-      v4->sin_family = AF_INET;
-      v4->sin_port = htons(static_cast<uint16_t>(options.port));
-      size = sizeof(sockaddr_in);
-    } else if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
-      v6->sin6_family = AF_INET6;
-      v6->sin6_port = htons(static_cast<uint16_t>(options.port));
-      size = sizeof(sockaddr_in6);
-    } else {
-      throw Error(ErrorCode::kUsage, fmt::format("host='{}' is not an address", options.host),
-                  "expected a numeric one (127.0.0.1, 0.0.0.0, ::1), localhost, or a path that ends in .sock");
-    }
-    acceptor.open(asio::generic::stream_protocol(storage.ss_family, IPPROTO_TCP));
-    acceptor.set_option(asio::socket_base::reuse_address(true));
-    acceptor.bind(asio::generic::stream_protocol::endpoint(&storage, size), failure);
-    if (failure == asio::error::address_in_use) {
-      throw Error(
-          ErrorCode::kJob, fmt::format("port {} is in use", options.port),
-          fmt::format("try port={}, or port=0 for any free one", options.port == 65535 ? 8080 : options.port + 1));
-    }
-    if (failure) {
-      throw Error(ErrorCode::kJob,
-                  fmt::format("cannot listen on {} port {}: {}", options.host, options.port, failure.message()));
-    }
-    const auto local = acceptor.local_endpoint();
-    const auto* data = local.data();
-    bound_port = ntohs(data->sa_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(data)->sin_port
-                                                  : reinterpret_cast<const sockaddr_in6*>(data)->sin6_port);
-  }
-  acceptor.listen(1024, failure);
-  if (failure) throw Error(ErrorCode::kJob, fmt::format("cannot listen on {}: {}", options.host, failure.message()));
+void HttpServer::Core::OpenListener() {
+  const Listener listener = Listen(options.host, options.port);
+  acceptor.assign(asio::generic::stream_protocol(listener.family, listener.family == AF_UNIX ? 0 : IPPROTO_TCP),
+                  listener.descriptor);
+  bound_port = listener.port;
 }
 
 void HttpServer::Core::Accept() {
@@ -641,6 +614,48 @@ void HttpServer::Core::Accept() {
   });
 }
 
+bool HttpServer::Core::HasRoom(const std::string& peer) const {
+  const int most = IsLoopback(peer) ? options.connections_from_loopback : options.connections_per_address;
+  const auto known = per_address.find(peer);
+  return std::ssize(connections) < options.connections && (known == per_address.end() || known->second < most);
+}
+
+// The address that has most clients without a whole request gives first, and of those the one that has been so for
+// longest. Somebody who has no more than the newcomer is given time to send his.
+bool HttpServer::Core::MakeRoom(const std::string& peer) {
+  const bool anybody = std::ssize(connections) >= options.connections;  // else only this address has too many
+  std::map<std::string_view, int> asking;
+  for (const Connection* one : connections) {
+    if (one->asks() && (anybody || one->peer() == peer)) ++asking[one->peer()];
+  }
+  const auto most =
+      std::max_element(asking.begin(), asking.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == asking.end()) return false;
+  Connection* oldest = nullptr;
+  for (Connection* one : connections) {
+    if (!one->asks() || one->peer() != most->first) continue;
+    if (oldest == nullptr || one->since() < oldest->since()) oldest = one;
+  }
+  const auto own = asking.find(peer);
+  const bool greedy = most->second > (own == asking.end() ? 0 : own->second) + 1;
+  const double age = Seconds(std::chrono::steady_clock::now() - oldest->since()).count();
+  if (!greedy && age < options.patience_seconds) return false;
+  oldest->Cut();
+  return HasRoom(peer);
+}
+
+// Bodies that are being sent share a bound; over it the largest of them goes.
+void HttpServer::Core::Relieve() {
+  while (held_bytes > options.held_bytes) {
+    Connection* largest = nullptr;
+    for (Connection* one : connections) {
+      if (one->asks() && (largest == nullptr || one->body_bytes() > largest->body_bytes())) largest = one;
+    }
+    if (largest == nullptr || largest->body_bytes() == 0) return;
+    largest->RefuseBody();
+  }
+}
+
 void HttpServer::Core::Accepted(Socket socket) {
   Failure failure;
   const auto remote = socket.remote_endpoint(failure);
@@ -650,11 +665,8 @@ void HttpServer::Core::Accepted(Socket socket) {
     const int on = 1;
     ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   }
-  const int most = IsLoopback(peer) ? options.connections_from_loopback : options.connections_per_address;
-  const auto known = per_address.find(peer);
-  if (std::ssize(connections) >= options.connections || (known != per_address.end() && known->second >= most)) {
-    HttpResponse response = handler.Refuse(429, "too many connections");
-    response.headers.emplace_back("Retry-After", "5");
+  if (!HasRoom(peer) && !MakeRoom(peer)) {
+    const HttpResponse response = handler.Refuse(429, "too many connections");
     const std::string answer = ResponseHead(response, {}, std::ssize(response.body), false, true) + response.body;
     socket.non_blocking(true, failure);
     socket.write_some(asio::buffer(answer), failure);
@@ -689,7 +701,7 @@ void HttpServer::Core::WaitForSignal() {
 
 HttpServer::HttpServer(const HttpOptions& options, HttpHandler& handler)
     : core_(std::make_shared<Core>(options, handler)) {
-  core_->Listen();
+  core_->OpenListener();
   core_->Accept();
 }
 
@@ -749,10 +761,12 @@ void HttpServer::Stop() {
 }
 
 void HttpServer::OnSignal(std::function<void(int)> received) {
-  core_->on_signal = std::move(received);
-  core_->signals.add(SIGINT);
-  core_->signals.add(SIGTERM);
-  core_->WaitForSignal();
+  core_->PostWork([core = core_, received = std::move(received)] {
+    core->on_signal = received;
+    core->signals.add(SIGINT);
+    core->signals.add(SIGTERM);
+    core->WaitForSignal();
+  });
 }
 
 void HttpServer::Post(std::function<void()> work) { core_->PostWork(std::move(work)); }

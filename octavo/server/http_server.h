@@ -20,6 +20,7 @@ struct HttpOptions {
   size_t body_bytes = size_t{16} << 20;
   size_t header_bytes = size_t{16} << 10;
   int headers = 100;
+  size_t held_bytes = size_t{64} << 20;    // of all bodies that are being sent or read; over it the largest are refused
   double request_seconds = 30;             // from a request's first byte to its last
   double idle_seconds = 60;                // between requests of one connection
   double stalled_seconds = 30;             // a client that takes no byte of its answer for so long is cut
@@ -27,6 +28,10 @@ struct HttpOptions {
   int connections = 1024;
   int connections_per_address = 64;     // of other machines
   int connections_from_loopback = 960;  // a proxy on this machine is one address for all its clients
+  // When there is no room for a new client, the one that has gone longest without a whole request makes it: at once if
+  // its address has more of that kind than the newcomer's, else if it has gone so long. Clients that dribble a request
+  // can then not keep others out.
+  double patience_seconds = 1;
 };
 
 // True for addresses that only this machine reaches: loopback and local sockets.
@@ -50,7 +55,7 @@ class HttpServer {
   void Close();
   // Any thread: every connection is cut, now.
   void Stop();
-  // `received(n)` on the network's thread for the nth SIGINT or SIGTERM. Call before Run.
+  // `received(n)` on the network's thread for the nth SIGINT or SIGTERM from now on. Any thread, once.
   void OnSignal(std::function<void(int)> received);
   void Post(std::function<void()> work);
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::string_view kGet = "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-// Answers with what it was asked; /stream in three pieces; /never not at all; /drop forgets the exchange.
+// Answers with what it was asked; /stream in three pieces; /flood with 32 MiB; /never not at all; /drop forgets the
+// exchange.
 class EchoHandler : public HttpHandler {
  public:
   std::optional<HttpResponse> Admit(const HttpRequest& request) override {
@@ -30,6 +31,12 @@ class EchoHandler : public HttpHandler {
     if (request.path == "/never") {
       exchange->OnClosed([this, exchange] { ++closed; });
       return;
+    }
+    if (request.path == "/flood") {
+      exchange->OnClosed([this] { ++closed; });
+      exchange->Start({.content_type = "text/plain"});
+      for (int i = 0; i < 32; ++i) exchange->Write(std::string(1 << 20, 'x'));
+      return exchange->Finish();
     }
     if (request.path == "/stream") {
       exchange->Start({.content_type = "text/plain", .body = "one "});
@@ -219,6 +226,31 @@ TEST(HttpServer, AClientThatLeavesIsNoticed) {
   EXPECT_EQ(handler.closed, 1);
 }
 
+// A client that asks and does not read: cut after a time, or when too much waits for it. One that reads gets it all.
+TEST(HttpServer, ClientsThatDoNotReadAreCut) {
+  EchoHandler handler;
+  const std::string flood = "GET /flood HTTP/1.1\r\nHost: a\r\n\r\n";
+  HttpOptions options = AnyPort();
+  options.stalled_seconds = 0.2;
+  {
+    TestServer server(handler, options);
+    RawClient stalled(server->port()), reader(server->port());
+    stalled.Send(flood);
+    reader.Send("GET /flood HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    EXPECT_TRUE(reader.ReadAll().ends_with("x\r\n0\r\n\r\n"));
+    while (handler.closed == 0) std::this_thread::yield();
+    EXPECT_LT(stalled.ReadAll().size(), size_t{32} << 20);
+    EXPECT_EQ(handler.closed, 1);
+  }
+  options.stalled_seconds = 30;
+  options.unsent_bytes = size_t{8} << 20;
+  TestServer server(handler, options);
+  RawClient stalled(server->port());
+  stalled.Send(flood);
+  while (handler.closed == 1) std::this_thread::yield();
+  EXPECT_EQ(handler.closed, 2);
+}
+
 TEST(HttpServer, TooManyConnectionsAreTurnedAway) {
   EchoHandler handler;
   HttpOptions options = AnyPort();
@@ -234,6 +266,59 @@ TEST(HttpServer, TooManyConnectionsAreTurnedAway) {
   open.pop_back();
   while (server->connections() > 3) std::this_thread::yield();
   EXPECT_EQ(StatusOf(server->port(), kGet), 200);
+}
+
+// Large bodies share a bound: over it the largest is refused, small ones pass.
+TEST(HttpServer, BodiesShareABound) {
+  EchoHandler handler;
+  HttpOptions options = AnyPort();
+  options.held_bytes = size_t{1} << 20;
+  TestServer server(handler, options);
+  const auto begin = [](size_t announced, size_t sent) {
+    return fmt::format("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{}", announced,
+                       std::string(sent, 'x'));
+  };
+  RawClient large(server->port()), larger(server->port());
+  large.Send(begin(500000, 400000));
+  larger.Send(begin(900000, 700000));
+  EXPECT_TRUE(larger.ReadAnswer().starts_with("HTTP/1.1 429"));
+  EXPECT_EQ(StatusOf(server->port(), PostText("/x", "small")), 200);
+  large.Send(std::string(100000, 'x'));
+  EXPECT_TRUE(large.ReadAnswer().starts_with("HTTP/1.1 200"));
+  // What was held is given back, by answers and by clients that leave.
+  larger.Close();
+  for (int i = 0; i < 8; ++i) {
+    const int before = handler.admitted;
+    RawClient leaves(server->port());
+    leaves.Send(begin(900000, 600000));
+    while (handler.admitted == before) std::this_thread::yield();
+    leaves.Close();
+    while (server->connections() > 1) std::this_thread::yield();
+    large.Send(begin(900000, 900000));
+    EXPECT_TRUE(large.ReadAnswer().starts_with("HTTP/1.1 200"));
+  }
+}
+
+// Clients that dribble, or are idle, make room for one that comes with a whole request; clients that wait for their
+// answer are never cut for it.
+TEST(HttpServer, ThoseWhoDribbleCannotKeepOthersOut) {
+  EchoHandler handler;
+  HttpOptions options = AnyPort();
+  options.connections_from_loopback = 4;
+  options.patience_seconds = 0.05;
+  TestServer server(handler, options);
+  RawClient served(server->port());
+  served.Send("GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 3; ++i) {
+    slow.push_back(std::make_unique<RawClient>(server->port()));
+    slow.back()->Send("GET /x HT");
+  }
+  while (server->connections() < 4 || handler.asked == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(StatusOf(server->port(), kGet), 200);
+  EXPECT_EQ(slow[0]->ReadAll(), "");  // the one that was there longest
+  EXPECT_EQ(handler.closed, 0);
 }
 
 TEST(HttpServer, ClosingFinishesWhatHasBegun) {

@@ -45,6 +45,7 @@ Metrics::Metrics()
       whole_(kSeconds),
       queue_(kSeconds),
       prefill_(kSeconds),
+      prefill_token_(kGaps),
       decode_(kSeconds),
       prompt_tokens_(kTokens),
       generated_tokens_(kTokens) {}
@@ -55,6 +56,8 @@ void Metrics::Finished(std::string_view reason, const engine::Usage& usage, doub
   whole_.Add(seconds);
   queue_.Add(usage.queue_seconds);
   prefill_.Add(usage.prefill_seconds);
+  const int64_t computed = usage.prompt_tokens - usage.cached_tokens;
+  if (computed > 0) prefill_token_.Add(usage.prefill_seconds / static_cast<double>(computed));
   decode_.Add(usage.decode_seconds);
   prompt_tokens_.Add(static_cast<double>(usage.prompt_tokens));
   generated_tokens_.Add(static_cast<double>(usage.completion_tokens));
@@ -99,6 +102,7 @@ std::string Metrics::Render(std::string_view prefix, const engine::ServiceStats&
   gauge("kv_cache_usage_perc", "Share of the pages of the cache in use, 0 to 1.",
         Share(stats.kv_pages_used, stats.kv_pages));
   gauge("connections", "Open connections.", static_cast<double>(connections));
+  gauge("server_startup_seconds", "From the start to the first request that could be answered.", startup_seconds_);
   counter("prompt_tokens_total", "Prompt tokens.", stats.prompt_tokens);
   counter("generation_tokens_total", "Generated tokens.", stats.generated_tokens);
   counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", stats.prefix_queries);
@@ -117,20 +121,24 @@ std::string Metrics::Render(std::string_view prefix, const engine::ServiceStats&
   return out;
 }
 
-// JetStream's own names; it has no counterpart for the others.
+// JetStream's own names, all of them; it has no counterpart for our others.
 std::string Metrics::RenderJetStream(const engine::ServiceStats& stats) const {
   const std::lock_guard lock(mutex_);
   std::string out;
   Value(out, "jetstream_prefill_backlog_size", "gauge", "Requests that wait for a slot.",
         static_cast<double>(stats.waiting));
+  // Its prefills and decodes may run on different machines; ours share one cache, so that nothing is ever under way.
+  Value(out, "jetstream_transfer_backlog_size", "gauge", "Requests between prefill and decode.", 0);
   Value(out, "jetstream_generate_backlog_size", "gauge", "Requests in slots.", static_cast<double>(stats.running));
   Value(out, "jetstream_slots_used_percentage", "gauge", "Share of the slots in use, 0 to 1.",
         Share(stats.running, stats.slots));
+  Value(out, "jetstream_server_startup_latency", "gauge", "Seconds from the start to readiness.", startup_seconds_);
   int64_t finished = 0;
   for (const auto& entry : finished_) finished += entry.second;
   Value(out, "jetstream_request_success_count", "counter", "Requests that ended.", static_cast<double>(finished));
   first_token_.Render("jetstream_time_to_first_token", "From the request to its first token, seconds.", out);
   token_gap_.Render("jetstream_time_per_output_token", "Between tokens of one request, seconds.", out);
+  prefill_token_.Render("jetstream_time_per_prefill_token", "Running the prompt, seconds per token.", out);
   queue_.Render("jetstream_queue_duration", "Waiting for a slot, seconds.", out);
   queue_.Render("jetstream_wait_time_per_request", "Waiting for a slot, seconds.", out);
   whole_.Render("jetstream_time_per_request", "From the request to its end, seconds.", out);

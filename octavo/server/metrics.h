@@ -37,6 +37,8 @@ class Metrics {
   void Rejected(std::string_view reason);  // queue_full, draining, invalid
   void TokenGap(double seconds);           // between two events of one stream
   void FirstToken(double seconds);
+  // From the start of the server to its first answer. Before anything else is counted.
+  void set_startup_seconds(double seconds) { startup_seconds_ = seconds; }
 
   std::string Render(std::string_view prefix, const engine::ServiceStats& stats, int64_t connections) const;
 
@@ -45,7 +47,9 @@ class Metrics {
 
   mutable std::mutex mutex_;
   std::map<std::string, int64_t, std::less<>> finished_, rejected_;
-  Histogram first_token_, token_gap_, whole_, queue_, prefill_, decode_, prompt_tokens_, generated_tokens_;
+  Histogram first_token_, token_gap_, whole_, queue_, prefill_, prefill_token_, decode_, prompt_tokens_,
+      generated_tokens_;
+  double startup_seconds_ = 0;
 };
 
 }  // namespace octavo::server

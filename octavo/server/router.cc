@@ -76,6 +76,7 @@ std::optional<HttpResponse> Router::Admit(const HttpRequest& request) {
   const Route* route = Find(request);
   if (std::optional<HttpResponse> answer = access_.Preflight(request)) return answer;
   if (std::optional<HttpResponse> answer = access_.Check(request, route == nullptr || !route->is_public)) return answer;
+  if (route == nullptr && stopgap_) return stopgap_;
   if (route == nullptr) {
     std::string methods;
     for (const Route& other : routes_) {
@@ -109,6 +110,8 @@ void Router::Answer(const std::shared_ptr<Exchange>& exchange) {
   }
 }
 
-HttpResponse Router::Refuse(int status, std::string_view reason) { return ErrorResponse(status, "", "", reason); }
+HttpResponse Router::Refuse(int status, std::string_view reason) {
+  return status == 429 ? WaitResponse(status, "", reason, 5) : ErrorResponse(status, "", "", reason);
+}
 
 }  // namespace octavo::server

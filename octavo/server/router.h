@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ class Router : public HttpHandler {
   void Add(Route route) { routes_.push_back(std::move(route)); }
   // The files must stay. Anyone may read them: they hold no secret, and the page asks for the key itself.
   void AddFiles(std::span<const WebFile> files);
+  // While there is nothing behind the routes yet: requests that find no route get this answer instead of 404.
+  void set_stopgap(std::optional<HttpResponse> answer) { stopgap_ = std::move(answer); }
   const Access& access() const { return access_; }
   const std::vector<Route>& routes() const { return routes_; }
 
@@ -42,6 +45,7 @@ class Router : public HttpHandler {
 
   Access access_;
   std::vector<Route> routes_;
+  std::optional<HttpResponse> stopgap_;
 };
 
 }  // namespace octavo::server

@@ -16,9 +16,9 @@ class RunningServer {
   explicit RunningServer(engine::MockOptions mock = {}, ServeOptions options = {})
       : tokenizer_(text::MakeByteTokenizer()), service_(*tokenizer_, std::move(mock)) {
     options.http.port = 0;
-    options.api = TestApi::DefaultOptions();
-    server_ = std::make_unique<Server>(service_, std::move(options));
-    thread_ = std::thread([this] { complete_ = server_->Run(false, [](const std::string&) {}); });
+    server_ = std::make_unique<Server>(std::move(options));
+    server_->Open(service_, TestApi::DefaultOptions());
+    thread_ = std::thread([this] { complete_ = server_->Run(); });
   }
   ~RunningServer() { End(); }
   bool End() {
@@ -102,10 +102,8 @@ TEST(Server, DrainingLosesNothing) {
 }
 
 TEST(Server, NeedsAKeyOutsideOfThisMachine) {
-  const auto tokenizer = text::MakeByteTokenizer();
-  engine::MockService service(*tokenizer);
   try {
-    Server server(service, {.http = {.host = "0.0.0.0", .port = 0}});
+    Server server({.http = {.host = "0.0.0.0", .port = 0}});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
@@ -118,12 +116,44 @@ TEST(Server, AnswersOnALocalSocket) {
   const std::string path = testing::TempDir() + "octavo-server-test.sock";
   const auto tokenizer = text::MakeByteTokenizer();
   engine::MockService service(*tokenizer);
-  Server server(service, {.http = {.host = path}, .access = {.check_host = false}});
+  Server server({.http = {.host = path}, .access = {.check_host = false}});
   EXPECT_EQ(server.url(), "unix:" + path);
-  EXPECT_THROW(Server(service, {.http = {.host = path}}), Error);  // in use
-  std::thread thread([&] { server.Run(false, [](const std::string&) {}); });
+  EXPECT_THROW(Server({.http = {.host = path}}), Error);  // in use
+  server.Open(service, {});
   server.Drain();
-  thread.join();
+  EXPECT_TRUE(server.Run());
+}
+
+// What a client gets that comes before the model is loaded, and afterwards on the same connection.
+TEST(Server, TellsEarlyClientsToWait) {
+  const auto tokenizer = text::MakeByteTokenizer();
+  engine::MockService service(*tokenizer);
+  Server server({.http = {.port = 0}, .access = {.keys = ParseKeys("secret", "test")}});
+  RawClient client(server.port());
+  const auto get = [&](const char* path, const char* more) {
+    client.Send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n{}\r\n", path, more));
+    return client.ReadAnswer();
+  };
+  const char* key = "Authorization: Bearer secret\r\n";
+  for (const std::string& answer : {get("/health", ""), get("/v1/health", ""), get("/v1/models", key)}) {
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 503")) << answer;
+    EXPECT_NE(answer.find("Retry-After: 2\r\n"), std::string::npos);
+    EXPECT_NE(answer.find(R"("type":"unavailable_error","param":null,"code":"loading")"), std::string::npos) << answer;
+  }
+  EXPECT_TRUE(get("/v1/models", "").starts_with("HTTP/1.1 401"));
+  server.Open(service, {});
+  EXPECT_TRUE(get("/health", "").starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(get("/v1/models", key).starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(get("/nothing", key).starts_with("HTTP/1.1 404"));
+  EXPECT_TRUE(get("/metrics", "").starts_with("HTTP/1.1 401"));
+  client.Close();
+  server.Drain();
+  EXPECT_TRUE(server.Run());
+}
+
+TEST(Server, EndsWithoutHavingBeenOpened) {
+  const Server server({.http = {.port = 0}});
+  EXPECT_GT(server.port(), 0);
 }
 
 // Four times the capacity, with clients that leave, stall and send rubbish:

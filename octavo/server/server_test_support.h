@@ -27,6 +27,7 @@ class FakeExchange : public Exchange {
   explicit FakeExchange(HttpRequest request) : request_(std::move(request)) {}
 
   const HttpRequest& request() const override { return request_; }
+  void DropBody() override { request_.body.clear(); }
   void Send(HttpResponse response) override {
     response_ = std::move(response);
     done_ = true;
