@@ -1,5 +1,6 @@
 // The browser checks of tools/check_pages. The chat page is served from web/chat by a small stand-in for the server's
-// API, so that its answers can be as hostile, slow and broken as the checks want them.
+// API, so that its answers can be as hostile, slow and broken as the checks want them; --server checks the page that a
+// running `octavo serve` gives out.
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { mkdirSync, readFileSync, readdirSync } from "node:fs";
@@ -277,6 +278,130 @@ async function checkBranches(browser, url) {
   await context.close();
 }
 
+// --- the same page as a running `octavo serve` gives it ---
+
+async function runningRequests(url, key) {
+  const response = await fetch(new URL("metrics", url), { headers: key ? { authorization: `Bearer ${key}` } : {} });
+  return Number(/^\w+_num_requests_running (\d+)/m.exec(await response.text())[1]);
+}
+
+async function becomesIdle(url, key) {
+  for (let i = 0; i < 100; ++i) {
+    if ((await runningRequests(url, key)) === 0) return true;
+    await new Promise((done) => setTimeout(done, 20));
+  }
+  return false;
+}
+
+const streaming = (page) => page.waitForFunction(() => (document.querySelector("article.assistant:last-of-type > .text")?.textContent.length ?? 0) > 20, null, { timeout: 60000 });
+
+async function watchFrames(page) {
+  await page.evaluate(() => {
+    window.longest = 0;
+    let last = performance.now();
+    const tick = () => { const now = performance.now(); window.longest = Math.max(window.longest, now - last); last = now; requestAnimationFrame(tick); };
+    requestAnimationFrame(tick);
+  });
+}
+
+async function enterKey(page, key) {
+  if (!key) return;
+  await page.waitForSelector("#notice div");
+  await page.fill("#key", key);
+  await page.press("#key", "Tab");
+  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+}
+
+async function checkRealKey(browser, url, key) {
+  const context = await browser.newContext();
+  const page = await watched(context, url);
+  await page.waitForSelector("#notice div");
+  check((await page.textContent("#notice")).includes("API key"), "real server, no key: says so");
+  await page.fill("#key", key + "x");
+  await page.press("#key", "Tab");
+  await page.waitForTimeout(300);
+  check((await page.textContent("#notice")).includes("API key"), "real server, wrong key: says so");
+  await page.fill("#key", key);
+  await page.press("#key", "Tab");
+  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+  check((await page.textContent("#notice")) === "", "real server, right key: models appear");
+  await context.close();
+}
+
+async function checkReal(browser, url, key) {
+  const context = await browser.newContext();
+  const page = await watched(context, url);
+  await enterKey(page, key);
+  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+  const policy = (await (await fetch(url, { headers: { "accept-encoding": "gzip" } })).headers.get("content-security-policy")) ?? "";
+  check(policy === kPolicy, "real server: the page's policy", policy === kPolicy ? "" : policy);
+  // By keyboard alone: from the top of the page to the message field and the button that sends.
+  await page.evaluate(() => document.activeElement?.blur());
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter"); // skip to the message field
+  check(await page.evaluate(() => document.activeElement.id === "input"), "real server: the skip link leads to the message field");
+  await page.keyboard.type("Tell me a story about a dog.");
+  await page.keyboard.press("Tab");
+  check(await page.evaluate(() => document.activeElement.id === "send"), "real server: Tab leads on to Send");
+  await page.keyboard.press("Enter");
+  await finished(page);
+  const first = await page.textContent("article.assistant > .text");
+  check(first.length > 0, "real server: an answer comes", `${first.length} characters`);
+  const facts = await page.textContent("article.assistant .tools");
+  check(/\d+ tokens/.test(facts) && /seed \d+/.test(facts) && /tok\/s/.test(facts), "real server: tokens, speed and seed are shown", facts.replace(/.*Same bits\?/, ""));
+  await page.click("button:has-text('Same bits?')");
+  await page.waitForFunction(() => /same text|differs/.test(document.querySelector("article.assistant .tools").textContent), null, { timeout: 60000 });
+  check((await page.textContent("article.assistant .tools")).includes("same text"), "real server: the same seed gives the same text");
+  check(await becomesIdle(url, key), "real server: no slot is held afterwards");
+  await context.close();
+}
+
+async function checkRealLong(browser, url, key) {
+  const context = await browser.newContext();
+  const page = await watched(context, url);
+  await enterKey(page, key);
+  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+  await page.click("#settings-open");
+  await page.fill("[data-option=max_completion_tokens]", "10000");
+  await page.press("[data-option=max_completion_tokens]", "Tab");
+  await ask(page, "on and on");
+  await streaming(page);
+  check((await runningRequests(url, key)) === 1, "real server: a stream holds a slot");
+  await page.reload();
+  check(await becomesIdle(url, key), "real server: a reload in mid-stream frees it");
+  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+  await page.click("#new");
+  await ask(page, "on and on");
+  await streaming(page);
+  await page.keyboard.press("Escape");
+  await finished(page);
+  check(await becomesIdle(url, key), "real server: Escape stops an answer and frees the slot");
+  await page.click("#new");
+  await watchFrames(page);
+  await ask(page, "on and on");
+  await page.waitForFunction(() => document.getElementById("stop").hidden && !document.querySelector(".cursor"), null, { timeout: 240000 });
+  const { longest, tokens } = await page.evaluate(() => ({ longest: window.longest, tokens: /(\d+) tokens/.exec(document.querySelector("article.assistant:last-of-type .tools").textContent)?.[1] }));
+  check(longest < 200, "real server: a long stream without a frame over 200 ms", `${longest.toFixed(0)} ms, ${tokens} tokens`);
+  await context.close();
+}
+
+async function checkRealServer(browser, url) {
+  const key = option("--key") ?? "";
+  if (key) await checkRealKey(browser, url, key);
+  if (process.argv.includes("--long")) return checkRealLong(browser, url, key);
+  await checkReal(browser, url, key);
+  await everyLook(browser, "chat", url, async (page, width) => {
+    await enterKey(page, key);
+    await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+    if (width > 1000) await page.click("#settings-open");
+    await page.fill("[data-option=seed]", "7").catch(() => {});
+    if (width > 1000) await page.press("[data-option=seed]", "Tab");
+    await ask(page, option("--ask") ?? "Tell me a story about a dog.");
+    await finished(page);
+    await page.waitForTimeout(300);
+  });
+}
+
 async function main() {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"] });
@@ -296,6 +421,8 @@ async function main() {
       if (!only || only === "stream") await checkStream(browser, url);
       if (!only || only === "hostile") await checkHostile(browser, url);
     }
+    const real = option("--server");
+    if (real) await checkRealServer(browser, real);
     const report = option("--report");
     if (report) await everyLook(browser, "report", pathToFileURL(report).href, async (page) => page.waitForTimeout(200));
     const dashboard = option("--dashboard");
