@@ -312,6 +312,10 @@ async function enterKey(page, key) {
   await page.waitForFunction(() => document.getElementById("model").options.length > 0);
 }
 
+async function showSettings(page) {
+  if (await page.evaluate(() => document.getElementById("settings").hidden)) await page.click("#settings-open");
+}
+
 async function checkRealKey(browser, url, key) {
   const context = await browser.newContext();
   const page = await watched(context, url);
@@ -361,7 +365,7 @@ async function checkRealLong(browser, url, key) {
   const page = await watched(context, url);
   await enterKey(page, key);
   await page.waitForFunction(() => document.getElementById("model").options.length > 0);
-  await page.click("#settings-open");
+  await showSettings(page);
   await page.fill("[data-option=max_completion_tokens]", "10000");
   await page.press("[data-option=max_completion_tokens]", "Tab");
   await ask(page, "on and on");
@@ -393,9 +397,10 @@ async function checkRealServer(browser, url) {
   await everyLook(browser, "chat", url, async (page, width) => {
     await enterKey(page, key);
     await page.waitForFunction(() => document.getElementById("model").options.length > 0);
-    if (width > 1000) await page.click("#settings-open");
-    await page.fill("[data-option=seed]", "7").catch(() => {});
-    if (width > 1000) await page.press("[data-option=seed]", "Tab");
+    await showSettings(page);
+    await page.fill("[data-option=seed]", "7");
+    await page.press("[data-option=seed]", "Tab");
+    if (width < 1000) await page.click("#settings-open");
     await ask(page, option("--ask") ?? "Tell me a story about a dog.");
     await finished(page);
     await page.waitForTimeout(300);
