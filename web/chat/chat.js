@@ -277,7 +277,7 @@ async function loadModels() {
     }));
     if (models.some((model) => model.id === chosen)) $("model").value = chosen;
     const meta = models.find((model) => model.id === $("model").value)?.meta;
-    $("server").textContent = meta ? `${Number(meta.n_params ?? 0).toLocaleString("en")} parameters, ${meta.quantization ?? "unknown"} weights` : "";
+    $("server").textContent = meta ? `${Number(meta.n_params ?? 0).toLocaleString("en")} parameters, ${!meta.quantization || meta.quantization === "none" ? "float" : meta.quantization} weights` : "";
     notice("");
   } catch (error) {
     explain(error, loadModels);

@@ -22,7 +22,7 @@ function facts(meta) {
   if (meta.rate) parts.push(`${meta.rate.toFixed(1)} tok/s`);
   if (meta.prompt) parts.push(`${meta.prompt} in the prompt`);
   if (meta.seed !== null && meta.seed !== undefined) parts.push(`seed ${meta.seed}`);
-  if (meta.fingerprint) parts.push(meta.fingerprint);
+  if (meta.fingerprint) parts.push(`bits ${meta.fingerprint.slice(0, 12)}`);
   if (meta.finish && meta.finish !== "stop") parts.push(meta.finish === "length" ? "cut at the limit" : meta.finish);
   return parts.join(" · ");
 }
