@@ -19,8 +19,9 @@ class ThreadPool {
 
   int size() const { return size_; }
 
-  // Runs work(worker, workers) once on every worker and returns when all are done. The first exception (lowest worker)
-  // is rethrown here. Not reentrant: a call from inside `work` runs everything on the calling worker.
+  // Runs work(worker, workers) once for every worker and returns when all are done; a thread that wakes late finds its
+  // part taken by another, so parts must not wait for each other to begin. The first exception (lowest worker) is
+  // rethrown here. Not reentrant: a call from inside `work` runs everything on the calling worker.
   void Run(FunctionRef<void(int worker, int workers)> work);
 
   // Splits [0, count) into at most size() contiguous pieces, in multiples of `grain`, and runs work(begin, end) on
