@@ -2,6 +2,7 @@
 // by bpe.cc; it never grows and never gives a wrong answer, because the whole word is compared.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -39,8 +40,8 @@ class WordCache {
     line.hash = hash;
     line.length = static_cast<uint8_t>(word.size());
     line.count = static_cast<uint8_t>(count);
-    std::memcpy(line.word, word.data(), word.size());
-    std::memcpy(line.ids, ids, count * sizeof *ids);
+    std::copy(word.begin(), word.end(), line.word);
+    std::copy_n(ids, count, line.ids);  // a word of unknown characters may have no ids, and `ids` be null
   }
 
  private:
