@@ -76,6 +76,7 @@ class Table {
 struct Options {
   bool json;
   int threads, rounds, steps, requests;
+  std::string figures;  // names of rows to measure, with commas around them
   int64_t layers;
   bool first_byte;
 };
@@ -92,7 +93,7 @@ const char* PeerFormat(const std::string& recipe) {
 // The int4 model of the peer has a scale for each 32 weights whatever the recipe's groups are.
 void WritePeerModel(const std::string& recipe, const BenchModel& model, const Options& options, ThreadPool& pool,
                     const std::filesystem::path& file) {
-  if (recipe == "w4a8g128" || recipe == "w4a8") {
+  if (recipe == "w4a8g64" || recipe == "w4a8") {
     model.WriteGguf(file);
     return;
   }
@@ -121,15 +122,24 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
   Row prefill{"prefill 512", integer ? 1.9 : 0, {}, {}}, one{"decode 1", integer ? 1.1 : 0, {}, {}},
       eight{"decode 8", recipe == "int8" ? 1.6 : 0, {}, {}};
   Figure bandwidth;
+  const auto wants = [&](const char* name) {
+    return options.figures.find(fmt::format(",{},", name)) != std::string::npos;
+  };
   model.Prefill(64);
   for (int round = 0; round < options.rounds; ++round) {
     bandwidth.samples.push_back(kernels::MeasureLimits(pool, kernels::ChooseIsa().isa, 2).read_gb_per_s);
-    prefill.ours.samples.push_back(512 / model.Prefill(512));
-    if (against) prefill.theirs.samples.push_back(peer.Prefill(gguf, 512));
-    one.ours.samples.push_back(1 / model.Decode(1, options.steps));
-    if (against) one.theirs.samples.push_back(peer.Decode(gguf, options.steps));
-    eight.ours.samples.push_back(8 / model.Decode(8, options.steps));
-    if (against) eight.theirs.samples.push_back(peer.DecodeMany(gguf, 8, options.steps));
+    if (wants("prefill")) {
+      prefill.ours.samples.push_back(512 / model.Prefill(512));
+      if (against) prefill.theirs.samples.push_back(peer.Prefill(gguf, 512));
+    }
+    if (wants("decode1")) {
+      one.ours.samples.push_back(1 / model.Decode(1, options.steps));
+      if (against) one.theirs.samples.push_back(peer.Decode(gguf, options.steps));
+    }
+    if (wants("decode8")) {
+      eight.ours.samples.push_back(8 / model.Decode(8, options.steps));
+      if (against) eight.theirs.samples.push_back(peer.DecodeMany(gguf, 8, options.steps));
+    }
   }
   const Table table(options.json, recipe, name);
   table.Print(prefill);
@@ -191,6 +201,7 @@ int Main(const Args& args) {
   options.steps = static_cast<int>(args.Int("steps", 32, 1, 1000));
   options.rounds = static_cast<int>(args.Int("rounds", 5, 1, 100));
   options.requests = static_cast<int>(args.Int("requests", 16, 0, 64));
+  options.figures = "," + args.Text("figures", "prefill,decode1,decode8") + ",";
   options.first_byte = args.Int("first_byte", 1, 0, 1) != 0;
   const LlamaPeer peer(args.Text("llama_bench", ""), args.Text("llama_batched_bench", ""), options.threads);
   if (!peer.any() && !options.json) {
@@ -217,12 +228,13 @@ int main(int argc, char** argv) {
       .synopsis = "[recipes=int8,w4a8] [llama_bench=PATH llama_batched_bench=PATH] [rounds=5] [threads=2]",
       .summary = "prefill, decode, throughput and first token of a random llama, against llama.cpp",
       .details = "",
-      .options = {{"recipes", "A,B", "int8, int8w, int4w, w4a8, w4a8g128, w4a8g32, float"},
+      .options = {{"recipes", "A,B", "int8, int8w, int4w, w4a8, w4a8g64, w4a8g32, float"},
                   {"llama_bench", "PATH", "llama.cpp's llama-bench; without it there is no peer"},
                   {"llama_batched_bench", "PATH", "its llama-batched-bench, for several streams"},
                   {"layers", "N", "decoder layers (16: 0.85 B parameters)"},
                   {"rounds", "N", "of turns between the contenders"},
                   {"steps", "N", "decode steps of a turn"},
+                  {"figures", "A,B", "prefill, decode1, decode8 (all)"},
                   {"requests", "N", "through the scheduler at once; 0: not measured"},
                   {"first_byte", "0|1", "whether a stored model is opened"}},
   };
