@@ -81,9 +81,10 @@ double MacsOf(const DotCall& call) {
 }
 
 // What the interceptor answers, with its time; its gradients are charged to the site too.
-template <typename Ask>
-std::optional<Var> Answered(Context& context, const Site& site, double macs, const Ask& ask) {
+template <typename Macs, typename Ask>
+std::optional<Var> Answered(Context& context, const Site& site, const Macs& macs_of, const Ask& ask) {
   if (context.profile == nullptr) return ask();
+  const double macs = macs_of();
   const auto start = std::chrono::steady_clock::now();
   std::optional<Var> answer = ask();
   if (!answer) return answer;
@@ -116,10 +117,11 @@ Var DotAtSite(Context& context, DotCall call, std::string_view op, std::string_v
   const std::vector<Tensor> kept = Recall(context, save_name);
   if (!kept.empty()) call.kept = &kept[0];
   if (context.interceptor != nullptr) {
-    if (std::optional<Var> answer =
-            Answered(context, call.site, MacsOf(call), [&] { return context.interceptor->Dot(context, call); })) {
+    if (std::optional<Var> answer = Answered(
+            context, call.site, [&] { return MacsOf(call); },
+            [&] { return context.interceptor->Dot(context, call); })) {
       if (kept.empty()) {
-        Keep(context, save_name, {answer->value});
+        if (context.frame != nullptr) Keep(context, save_name, {answer->value});
         context.interceptor->Observe(context, call.site, answer->value);
       }
       if (!kept.empty() && answer->value.SharesStorageWith(kept[0])) context.tape->CountSkipped();
@@ -132,6 +134,22 @@ Var DotAtSite(Context& context, DotCall call, std::string_view op, std::string_v
     if (context.interceptor != nullptr) context.interceptor->Observe(context, call.site, out.value);
   }
   return out;
+}
+
+// The last axes of lhs against the first of rhs, of equal lengths: what every projection is. Checked first, since the
+// text that an error of other dots would need costs more than a small product's share of a step.
+bool IsProjection(const Shape& lhs, const Shape& rhs, const DotDims& dims) {
+  const int count = static_cast<int>(dims.lhs_contract.size());
+  if (!dims.lhs_batch.empty() || !dims.rhs_batch.empty() || count != static_cast<int>(dims.rhs_contract.size()) ||
+      count > lhs.rank() || count > rhs.rank()) {
+    return false;
+  }
+  for (int i = 0; i < count; ++i) {
+    const int left = lhs.rank() - count + i;
+    const auto at = static_cast<size_t>(i);
+    if (dims.lhs_contract[at] != left || dims.rhs_contract[at] != i || lhs[left] != rhs[i]) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -155,7 +173,9 @@ Operand Weight(Context& context, const Parameter& parameter, DType dtype) {
 Var DotGeneral(Context& context, const Operand& lhs, const Operand& rhs, const DotDims& dims,
                std::string_view save_name) {
   const Site site = context.NextSite(OpKind::kDotGeneral);
-  DotShape(Where("DotGeneral", site), lhs.shape(), rhs.shape(), dims);
+  if (!IsProjection(lhs.shape(), rhs.shape(), dims)) {
+    DotShape(Where("DotGeneral", site), lhs.shape(), rhs.shape(), dims);
+  }
   return DotAtSite(context, DotCall{site, lhs, rhs, dims, ""}, "DotGeneral", save_name);
 }
 
@@ -182,6 +202,8 @@ Var Einsum(Context& context, std::string_view equation, const Operand& first, co
 
 void AnnounceEinsum(Context& context, const Site& site, std::string_view equation, const Operand& first,
                     const Operand& second) {
+  // Inference: who would not answer the site has nothing to say about it either.
+  if (context.tape == nullptr && !context.interceptor->Answers(site)) return;
   const EinsumDims parsed = ParseEinsum(Where("Einsum", site), equation, first.shape(), second.shape());
   context.interceptor->Fused(context, DotCall{site, second, first, parsed.dims, equation});
 }
@@ -192,7 +214,7 @@ Var RaggedDot(Context& context, const Operand& lhs, const Operand& rhs, const Te
   const std::vector<Tensor> kept = Recall(context, save_name);
   if (!kept.empty()) call.kept = &kept[0];
   if (context.interceptor != nullptr) {
-    const double all = static_cast<double>(lhs.shape().size()) * static_cast<double>(rhs.shape()[2]);
+    const auto all = [&] { return static_cast<double>(lhs.shape().size()) * static_cast<double>(rhs.shape()[2]); };
     if (std::optional<Var> answer =
             Answered(context, call.site, all, [&] { return context.interceptor->RaggedDot(context, call); })) {
       if (kept.empty()) {

@@ -39,6 +39,7 @@ class FrozenWeight {
   const PackedFloats* Values(const Run& run, const QArray& weight, const std::vector<int>& contract);
   const PackedGroups* Groups(const Run& run, const Tensor& codes, int64_t tile);
 
+  const PackedWeight* integer() const { return integer_.get(); }
   const PackedFloats* values() const { return values_.get(); }
 
   bool packed() const { return integer_ || codes_ || values_ || groups_; }

@@ -50,6 +50,9 @@ PackedWeight::PackedWeight(const Run& run, const DotParts& parts, std::vector<in
   four_bits_ = FitsFourBits(format_);
   if (parts.scale) scale_ = parts.scale->Clone();
   if (parts.zero_point) zero_point_ = parts.zero_point->Clone();
+  if (scale_ && !zero_point_ && scale_->dtype() == DType::kF32) {
+    row_scales_ = RightScales({{parts.side.values, format_}, scale_, std::nullopt}, AloneDims(contract_));
+  }
   const Tensor matrix = RightMatrices(parts.side.values, AloneDims(contract_));  // [1, K, N]
   k_ = matrix.dim(1);
   n_ = matrix.dim(2);
@@ -106,6 +109,40 @@ bool PackedWeight::Takes(const DotParts& left, const std::vector<int>& lhs_contr
          !(left.zero_point && right.zero_point);
 }
 
+// rows [1, M, K] times the panels into out [1, M, N].
+void PackedWeight::Multiply(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue,
+                            Tensor& out) const {
+  const int32_t* sums = col_sums_.Data<int32_t>();
+  if (four_bits_) {
+    kernels::MatMulU4Args args;
+    args.a = MatrixOf<int8_t>(rows, 0);
+    args.panels = {panels_.Data<uint8_t>(), sums, k_, n_, tile_};
+    args.epilogue = epilogue;
+    args.out = OutputOf(out, 0);
+    args.arena = &run.arena;
+    kernels::MatMulU4(run.pool, run.isa, args);
+  } else {
+    kernels::MatMulI8Args args;
+    args.a = MatrixOf<int8_t>(rows, 0);
+    args.panels = {panels_.Data<int8_t>(), sums, k_, n_, tile_};
+    args.tile = tile_;
+    args.epilogue = epilogue;
+    args.out = OutputOf(out, 0);
+    args.arena = &run.arena;
+    kernels::MatMulI8(run.pool, run.isa, args);
+  }
+  if (run.macs != nullptr) run.macs->integer += rows.size() * n_;
+}
+
+Tensor PackedWeight::MultiplyRows(const Run& run, const Tensor& codes, const Tensor& scale) const {
+  const ScopedFloatMode mode;
+  Tensor out = Tensor::Empty({1, codes.dim(0), n_}, DType::kF32);
+  kernels::ScaleEpilogue epilogue;
+  SetScales({scale.ExpandDims(0), std::nullopt}, row_scales_, 0, DType::kF32, epilogue);
+  Multiply(run, codes.ExpandDims(0), epilogue, out);
+  return out;
+}
+
 Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
                  const PackedWeight& weight, std::optional<DType> preferred) {
   const DotParts right = weight.Parts();
@@ -130,28 +167,9 @@ Tensor PackedDot(const Run& run, const DotParts& left, const std::vector<int>& l
   const Tensor rows = LeftMatrices(left.side.values, dims);  // [1, M, K]
   const SideScales left_scales = LeftScales(left, dims), right_scales = RightScales(right, dims);
   Tensor out = Tensor::Empty({1, rows.dim(1), weight.n_}, math);
-  const int32_t* sums = weight.col_sums_.Data<int32_t>();
   kernels::ScaleEpilogue epilogue;
   SetScales(left_scales, right_scales, 0, math, epilogue);
-  if (weight.four_bits_) {
-    kernels::MatMulU4Args args;
-    args.a = MatrixOf<int8_t>(rows, 0);
-    args.panels = {weight.panels_.Data<uint8_t>(), sums, weight.k_, weight.n_, weight.tile_};
-    args.epilogue = epilogue;
-    args.out = OutputOf(out, 0);
-    args.arena = &run.arena;
-    kernels::MatMulU4(run.pool, run.isa, args);
-  } else {
-    kernels::MatMulI8Args args;
-    args.a = MatrixOf<int8_t>(rows, 0);
-    args.panels = {weight.panels_.Data<int8_t>(), sums, weight.k_, weight.n_, weight.tile_};
-    args.tile = weight.tile_;
-    args.epilogue = epilogue;
-    args.out = OutputOf(out, 0);
-    args.arena = &run.arena;
-    kernels::MatMulI8(run.pool, run.isa, args);
-  }
-  if (run.macs != nullptr) run.macs->integer += rows.size() * weight.n_;
+  weight.Multiply(run, rows, epilogue, out);
   return CastTo(out.Reshape(shape), result);
 }
 

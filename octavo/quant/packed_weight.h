@@ -10,6 +10,7 @@
 
 #include "octavo/quant/dot.h"
 #include "octavo/quant/dot_parts.h"
+#include "octavo/quant/fused_parts.h"
 #include "octavo/quant/run.h"
 
 namespace octavo::quant {
@@ -30,8 +31,16 @@ class PackedWeight {
   int64_t bytes() const;                         // of panels, scales and zero points
   bool four_bits() const { return four_bits_; }
 
+  const std::vector<int>& contract() const { return contract_; }
+  int64_t depth() const { return k_; }  // of a product's sum
+
   // The codes it was made from.
   Tensor Unpacked() const;
+
+  // Rows of codes [M, K] with a scale each [M, 1] times the weight: f32 [M, N], the bits of PackedDot. For products
+  // that run again and again (serving): nothing about the weight is looked up anew. Only where TakesRows.
+  bool TakesRows() const { return row_scales_.scale.has_value(); }
+  Tensor MultiplyRows(const Run& run, const Tensor& codes, const Tensor& scale) const;
 
   // Whether PackedDot takes this left operand.
   bool Takes(const DotOperand& lhs, const std::vector<int>& lhs_contract) const;
@@ -40,6 +49,7 @@ class PackedWeight {
  private:
   // The weight as the right side of a dot; its codes are in the panels, so they are meta here.
   DotParts Parts() const;
+  void Multiply(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue, Tensor& out) const;
 
   friend Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
                           const PackedWeight& weight, std::optional<DType> preferred);
@@ -54,6 +64,7 @@ class PackedWeight {
   Tensor panels_, col_sums_;          // u8 or i8 bytes; i32
   std::optional<Tensor> scale_;       // as given
   std::optional<Tensor> zero_point_;  // as given
+  SideScales row_scales_;             // the f32 scale as products by MultiplyRows read it; none with a zero point
 };
 
 // lhs [..., K axes, ...] (codes, or quantized per row, tiles like the weight's or none) times the weight:

@@ -23,6 +23,13 @@ struct ProviderOptions {
   HealthSink* health = nullptr;  // gets the figures of every operand that is quantized; must outlive the provider
 };
 
+// The rows that a served product quantized last: query, key and value read the same ones, and so do the branches of an
+// MLP.
+struct QuantizedRows {
+  Tensor source;  // f32, gapless; holds its memory, so that it is not taken for another tensor
+  QArray rows;    // [M, K], a scale per row
+};
+
 class Provider : public ops::Interceptor {
  public:
   // `plan` must outlive the provider.
@@ -39,6 +46,8 @@ class Provider : public ops::Interceptor {
   void StartStep() { weights_.StartStep(); }
   WeightCache& weights() { return weights_; }
 
+  QuantizedRows& last_rows() { return last_rows_; }
+
   const Plan& plan() const { return plan_; }
   // What the quantized dots run with, in a given context.
   Run RunIn(ops::Context& context, const SitePlan& site);
@@ -52,6 +61,7 @@ class Provider : public ops::Interceptor {
   ProviderOptions options_;
   kernels::Arena arena_;
   WeightCache weights_;
+  QuantizedRows last_rows_;
   std::map<ops::Site, const SitePlan*> by_site_;
   std::map<ops::Site, ops::KvFormat> caches_;
 };

@@ -3,6 +3,7 @@
 #include "octavo/ops/dot_dims.h"
 #include "octavo/quant/averaging.h"
 #include "octavo/quant/dot_axes.h"
+#include "octavo/quant/frozen_weight.h"
 #include "octavo/quant/health.h"
 #include "octavo/quant/provider_dots.h"
 #include "octavo/quant/quantize_run.h"
@@ -28,6 +29,49 @@ DotOperand ServingOperand(const Run& run, OperandSide side, const ops::Operand& 
   return Rows(run, side, operand.tensor(), *how);
 }
 
+// Rows in int8 with a scale each by their largest magnitude: nothing else about them needs to be known.
+bool QuantizesPlainRows(const QwixTreatment& treatment) {
+  return treatment.activation == Format::kInt8 && treatment.activation_calibration == Calibration{} &&
+         !treatment.tile && !treatment.per_tensor && !treatment.static_activation && !treatment.HasSparsity();
+}
+
+// The last axes of x, gapless, against the contracted axes of the panels.
+bool ContractsTheEnd(const Tensor& x, const DotDims& dims, const PackedWeight& weight) {
+  const int count = static_cast<int>(dims.lhs_contract.size());
+  for (int i = 0; i < count; ++i) {
+    if (dims.lhs_contract[static_cast<size_t>(i)] != x.rank() - count + i) return false;
+  }
+  return dims.lhs_batch.empty() && x.is_contiguous() && dims.rhs_contract == weight.contract();
+}
+
+// A served projection the short way, with the kernels of the long one: int8 rows, quantized once for all weights that
+// read them, times panels that exist. nullopt: this product is not of that form, or somebody looks at it.
+std::optional<Tensor> ServedProjection(const SiteCall& call, const Run& run) {
+  const PackedWeight* weight = run.frozen == nullptr ? nullptr : run.frozen->integer();
+  const bool looked_at = call.context.tape != nullptr || run.health != nullptr || call.kept != nullptr;
+  if (weight == nullptr || looked_at || call.lhs.quantized() || !weight->TakesRows()) return std::nullopt;
+  const Tensor& x = call.lhs.tensor();
+  if (x.dtype() != DType::kF32 || x.is_meta() || x.size() == 0) return std::nullopt;
+  if (!ContractsTheEnd(x, call.site.dims, *weight)) return std::nullopt;
+  const int64_t depth = weight->depth(), count = x.size() / depth;
+  QuantizedRows& last = call.provider.last_rows();
+  const bool same = last.source.defined() && last.source.SharesStorageWith(x) && last.source.size() == x.size() &&
+                    last.source.Data<float>() == x.Data<float>() && last.rows.qvalue.dim(1) == depth;
+  if (!same) {
+    HowToQuantize how;
+    how.format = Format::kInt8;
+    how.granularity.channelwise_axes = {0};
+    last.rows = Quantize(At(run, {ProductKind::kForward, OperandSide::kLhs}), x.Reshape({count, depth}), how);
+    last.source = x;
+  }
+  const Tensor out = weight->MultiplyRows(run, last.rows.qvalue, last.rows.scale);
+  std::vector<int64_t> dims(x.shape().begin(), x.shape().end());
+  dims.resize(dims.size() - call.site.dims.lhs_contract.size());
+  const Shape& own = weight->shape();
+  for (int axis : FreeAxes(own.rank(), weight->contract(), {})) dims.push_back(own[axis]);
+  return out.Reshape(dims);
+}
+
 std::vector<int64_t> Sizes(const Tensor& group_sizes) {
   std::vector<int64_t> result;
   for (int32_t size : group_sizes.ToVector<int32_t>()) result.push_back(size);
@@ -38,9 +82,12 @@ std::vector<int64_t> Sizes(const Tensor& group_sizes) {
 
 ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
   const SitePlan& site = call.site;
+  const Run run = call.provider.RunIn(call.context, site, call.rhs);
+  if (QuantizesPlainRows(treatment)) {
+    if (std::optional<Tensor> served = ServedProjection(call, run)) return ops::Var(*std::move(served));
+  }
   const bool rhs_is_weight = !site.weight.empty() && !site.weight_is_lhs;
   DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, rhs_is_weight);
-  const Run run = call.provider.RunIn(call.context, site, call.rhs);
   if (call.lhs.quantized() || call.rhs.quantized()) {
     const DotOperand lhs =
         ServingOperand(run, OperandSide::kLhs, call.lhs, LeftHow(config, call.lhs.shape(), site.dims));
@@ -90,6 +137,9 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
 ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
   const SitePlan& site = call.site;
   const Run run = call.provider.RunIn(call.context, site, call.rhs);
+  if (treatment.activation == Format::kInt8 && !site.weight_is_lhs) {
+    if (std::optional<Tensor> served = ServedProjection(call, run)) return ops::Var(*std::move(served));
+  }
   const ops::Operand& weight = site.weight_is_lhs ? call.lhs : call.rhs;
   const ops::Operand& activation = site.weight_is_lhs ? call.rhs : call.lhs;
   const Tensor& x = FloatOf(call, activation);
