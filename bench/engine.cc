@@ -108,16 +108,14 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
   if (against) WritePeerModel(recipe, model, options, pool, gguf);
   model.Pack(std::max(9, options.requests));
   const std::string name = against ? fmt::format("llama.cpp {}", PeerFormat(recipe)) : "";
-  PrintObject(
-      options,
-      {{"recipe", recipe},
-       {"parameters", model.parameters()},
-       {"bytes", model.stored_bytes()},
-       {"pack_seconds", model.pack_seconds()},
-       {"peer_system", against ? peer.SystemInfo(gguf) : ""}},
-      fmt::format("\n{}: {:.3f} B parameters, {:.2f} GiB, packed in {:.2f} s{}", recipe,
-                  static_cast<double>(model.parameters()) / 1e9, static_cast<double>(model.stored_bytes()) / (1 << 30),
-                  model.pack_seconds(), against ? "\npeer: " + peer.SystemInfo(gguf) : ""));
+  PrintObject(options,
+              {{"recipe", recipe},
+               {"parameters", model.parameters()},
+               {"bytes", model.stored_bytes()},
+               {"pack_seconds", model.pack_seconds()}},
+              fmt::format("\n{}: {:.3f} B parameters, {:.2f} GiB, packed in {:.2f} s", recipe,
+                          static_cast<double>(model.parameters()) / 1e9,
+                          static_cast<double>(model.stored_bytes()) / (1 << 30), model.pack_seconds()));
   const bool integer = recipe == "int8" || recipe.starts_with("w4a8");
   Row prefill{"prefill 512", integer ? 1.9 : 0, {}, {}}, one{"decode 1", integer ? 1.1 : 0, {}, {}},
       eight{"decode 8", recipe == "int8" ? 1.6 : 0, {}, {}};

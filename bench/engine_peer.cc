@@ -69,15 +69,4 @@ double LlamaPeer::DecodeMany(const std::string& model, int streams, int steps) c
   return LastObject(batched_, OutputOf(batched_, arguments)).at("speed_tg").get<double>();
 }
 
-std::string LlamaPeer::SystemInfo(const std::string& model) const {
-  if (batched_.empty()) return "";
-  const std::string arguments =
-      fmt::format("-m {} -t {} -c 64 -npp 8 -ntg 1 -npl 1 --output-format jsonl", Quoted(model), threads_);
-  std::istringstream lines(OutputOf(batched_, arguments));
-  for (std::string line; std::getline(lines, line);) {
-    if (const size_t at = line.find("CPU : "); at != std::string::npos) return line.substr(at + 6);
-  }
-  return "";
-}
-
 }  // namespace octavo::bench

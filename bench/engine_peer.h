@@ -18,8 +18,6 @@ class LlamaPeer {
   double Prefill(const std::string& model, int64_t tokens) const;
   double Decode(const std::string& model, int steps) const;                   // 128 tokens behind it
   double DecodeMany(const std::string& model, int streams, int steps) const;  // likewise
-  // What it says about the processor: "AVX512_VNNI = 1 | AMX_INT8 = 1 | …".
-  std::string SystemInfo(const std::string& model) const;
 
  private:
   std::string bench_, batched_;
