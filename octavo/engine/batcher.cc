@@ -188,6 +188,8 @@ void Batcher::Compose() {
     if ((*at)->forked && !AddDecoding(**at)) break;
   }
   Sweep();
+  // Every row of a prompt is felt by the streams that run: beside them prompts get half of a step.
+  if (!items_.empty()) budget_ = std::min(budget_, std::max<int64_t>(1, options_.step_tokens / 2));
   for (const auto& job : jobs_) {
     if (budget_ > 0) AddPrefill(*job);
   }

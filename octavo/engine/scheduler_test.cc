@@ -217,6 +217,27 @@ TEST(Scheduler, SixteenDecodeInOneStep) {
   EXPECT_EQ(scheduler.Stats().generated_tokens, 320);
 }
 
+TEST(Scheduler, PromptsTakeHalfAStepBesideStreams) {
+  FakeRunner runner;
+  Scheduler scheduler(runner, Bytes(), Options(2, 32));
+  Collector stream, beside, alone;
+  Request talk = Ask("abc", 20);
+  talk.ignore_eos = true;
+  Listener listener = stream.listener();
+  listener.on_event = [&, collect = listener.on_event, begun = false](Event&& event) mutable {
+    if (!begun) scheduler.Submit(Ask(std::string(60, 'x'), 1), beside.listener());
+    begun = true;
+    collect(std::move(event));
+  };
+  scheduler.Submit(talk, listener);
+  stream.Wait();
+  beside.Wait();
+  EXPECT_EQ(runner.largest_step, 1 + 16);
+  scheduler.Submit(Ask(std::string(60, 'y'), 1), alone.listener());
+  alone.Wait();
+  EXPECT_EQ(runner.largest_step, 32);
+}
+
 TEST(Scheduler, CancelledRequestsEndWithoutAnotherStep) {
   FakeRunner runner;
   Scheduler scheduler(runner, Bytes(), Options(1));
