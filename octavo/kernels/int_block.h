@@ -82,7 +82,7 @@ static constexpr AmxCut CutAmx(int64_t decoded_lines) {
 }
 // Blocks of a long K in one tile that are multiplied together, so that a pair of strips stays in the first cache. The
 // int32 sums of a rectangle wait meanwhile, in squares of 32 rows x 32 columns.
-inline constexpr int64_t kAmxPiece = 16, kAmxSquareBytes = 32 * 32 * 4;
+inline constexpr int64_t kAmxPiece = 8, kAmxSquareBytes = 32 * 32 * 4;
 // With few strips the panels come and go pair by pair, and the next pair is fetched from memory meanwhile.
 static constexpr bool ByPairsAmx(const IntBlock& block, int64_t strips) {
   return strips <= 8 && block.tiles == 1 && !block.ready;
