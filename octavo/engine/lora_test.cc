@@ -7,8 +7,11 @@
 
 #include "octavo/base/error.h"
 #include "octavo/engine/model_runner.h"
+#include "octavo/engine/pack_weights.h"
 #include "octavo/models/test_models.h"
 #include "octavo/ops/dot.h"
+#include "octavo/quant/recipe.h"
+#include "octavo/weights/load_model.h"
 
 namespace octavo::engine {
 namespace {
@@ -113,6 +116,64 @@ TEST(Lora, BaseRowsAreThoseOfTheBareModel) {
   const Tensor with = LogitsAlone(*subject.MakeWith(&lora), tokens, 0);
   EXPECT_TRUE(BitEqual(with, LogitsAlone(*subject.MakeWith(nullptr), tokens, 0)));
   EXPECT_FALSE(BitEqual(with, LogitsAlone(*subject.MakeWith(&lora), tokens, number)));
+}
+
+// A model in codes, packed for serving: what adapters are added to most.
+struct QuantizedSubject : Subject {
+  QuantizedSubject(const char* recipe, int threads) : Subject(threads), floats(models::MakeModel(model->config())) {
+    const quant::RuleSet rules(quant::RulesOf(quant::FindRecipe(recipe, true), {}));
+    const auto meta = models::MakeModel(model->config());
+    plan = weights::ForwardPlan(*meta, rules);
+    const auto sites = weights::FrozenParameters(*meta, plan);
+    for (ops::Parameter* parameter : model->parameters()) {
+      floats->parameter_set().Find(parameter->name)->value = parameter->tensor();
+      const auto site = sites.find(parameter->name);
+      if (site == sites.end()) continue;
+      parameter->value = weights::FreezeFor(*site->second, parameter->tensor(), {}, bench.pool, bench.context.isa);
+      ++frozen;
+    }
+    provider.emplace(plan);
+    PackWeights({*model, &*provider, nullptr, bench.pool, bench.context.isa}, *provider);
+  }
+
+  // The trainer's forward pass over float weights under the same rules, with the adapter for every row.
+  Tensor Trained(const std::vector<int32_t>& tokens, const std::shared_ptr<const LoraAdapter>& adapter) {
+    quant::Provider trainer(plan);
+    LoraProvider lora(&trainer);
+    lora.UseForAll(lora.Add(adapter));
+    bench.context.interceptor = &lora;
+    const auto length = static_cast<int64_t>(tokens.size());
+    const ops::Var hidden =
+        models::Forward(bench.context, *floats, ops::IntTensor({1, length}, tokens), ops::RowsOfShape(1, length));
+    const Tensor logits = floats->Logits(bench.context, hidden).value.Reshape({length, floats->config().vocab_size});
+    bench.context.interceptor = nullptr;
+    return logits;
+  }
+
+  std::unique_ptr<models::Model> floats;
+  quant::Plan plan;
+  std::optional<quant::Provider> provider;
+  int frozen = 0;
+};
+
+TEST(Lora, MixedBatchesOverAQuantizedBase) {
+  for (const char* recipe : {"int8", "int4"}) {
+    for (const int threads : {1, 3}) {
+      SCOPED_TRACE(fmt::format("{} with {} threads", recipe, threads));
+      QuantizedSubject subject(recipe, threads);
+      ASSERT_GT(subject.frozen, 0);
+      const auto tokens = Tokens(30, 9);
+      const Tensor bare = LogitsAlone(*subject.MakeWith(&*subject.provider), tokens, 0);
+      LoraProvider lora(&*subject.provider);
+      const auto one = RandomAdapter(*subject.floats, 1, 3), two = RandomAdapter(*subject.floats, 100, 5);
+      const int first = lora.Add(one), second = lora.Add(two);
+      ExpectMixedEqualsAlone(lora, subject, first, second);
+      // The base is what it was, before and after; an adapted row is the trainer's.
+      EXPECT_TRUE(BitEqual(LogitsAlone(*subject.MakeWith(&lora), tokens, 0), bare));
+      EXPECT_TRUE(BitEqual(LogitsAlone(*subject.MakeWith(&lora), tokens, second), subject.Trained(tokens, two)));
+      EXPECT_TRUE(BitEqual(LogitsAlone(*subject.MakeWith(&*subject.provider), tokens, 0), bare));
+    }
+  }
 }
 
 TEST(Lora, IsTheMergedWeightWithinRounding) {

@@ -90,14 +90,19 @@ double Scheduler::PredictedWait() const {
 }
 
 RequestId Scheduler::Submit(Request request, Listener listener) {
+  // A request leaves the count before its client hears that it is done: who comes back at once finds his place free.
+  listener.on_done = [this, tell = std::move(listener.on_done)](const Outcome& outcome) {
+    open_.fetch_sub(1, std::memory_order_relaxed);
+    if (tell) tell(outcome);
+  };
   auto job = MakeJob(std::move(request), std::move(listener));
   const std::lock_guard lock(mutex_);
   if (stopping_) throw Busy("the server is stopping", PredictedWait(), true);
   // Whoever finds a free slot does not wait, though he is in the queue until the next step begins.
-  const int64_t free = std::max<int64_t>(0, options_.batch.slots - stats_.running);
-  if (waiting_.size() >= options_.max_queue + free) {
+  if (open_.load(std::memory_order_relaxed) >= options_.max_queue + options_.batch.slots) {
     throw Busy(fmt::format("{} requests are waiting", waiting_.size()), PredictedWait(), false);
   }
+  open_.fetch_add(1, std::memory_order_relaxed);
   const RequestId id = job->id = next_id_++;
   waiting_.Push(std::move(job));
   changed_.notify_all();
@@ -216,7 +221,6 @@ void Scheduler::Loop() {
     busy_ = true;
     TakeCancelled(lock);
     TakeWaiting();
-    stats_.running = batcher_.running();
     double seconds = 0;
     if (!batcher_.empty()) {
       lock.unlock();

@@ -3,6 +3,7 @@
 // beside it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -78,6 +79,7 @@ class Scheduler : public Service {
   std::unordered_set<RequestId> cancelled_;
   ServiceStats stats_;
   RequestId next_id_ = 1;
+  std::atomic<int64_t> open_ = 0;   // requests taken and not done
   double seconds_per_request_ = 0;  // of late
   int64_t requests_ended_ = 0, cancelled_running_ = 0;
   Clock::time_point last_end_ = Clock::now();

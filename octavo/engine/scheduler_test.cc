@@ -295,6 +295,31 @@ TEST(Scheduler, ClientsTakeTurns) {
   EXPECT_THAT(order, ElementsAre("a1", "b1", "c1", "a2", "b2", "a3", "a4"));
 }
 
+// Two that end in one step come back from inside their last call: neither may be told that the queue of one is full.
+TEST(Scheduler, WhoComesBackAtOnceFindsHisPlaceFree) {
+  FakeRunner runner;
+  SchedulerOptions options = Options(2);
+  options.max_queue = 1;
+  Scheduler scheduler(runner, Bytes(), options);
+  Collector again[2];
+  std::atomic<int> refused = 0;
+  scheduler.Pause();
+  for (Collector& next : again) {
+    Listener listener;
+    listener.on_done = [&](const Outcome&) {
+      try {
+        scheduler.Submit(Ask("b", 3), next.listener());
+      } catch (const Busy&) {
+        ++refused;
+      }
+    };
+    scheduler.Submit(Ask("a", 3), listener);
+  }
+  scheduler.Resume();
+  scheduler.Drain(10);
+  EXPECT_EQ(refused, 0);
+}
+
 TEST(Scheduler, QueueIsBoundedAndStopsAreSaid) {
   FakeRunner runner;
   SchedulerOptions options = Options();
