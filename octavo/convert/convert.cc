@@ -197,7 +197,7 @@ ConvertSummary Convert(const ConvertRequest& request) {
   if (request.dry_run) {
     ConvertSummary summary;
     for (const PlannedParameter& parameter : PlanTarget(request, reader)) summary.planned_bytes += parameter.bytes;
-    request.log.Info("plan      {}", quant::CoverageLine(reader.plan()));
+    request.log.Info("{}", quant::CoverageLine(reader.plan()));
     request.log.Info("dry run   {}   {}   {} planned; nothing was written", RecipeText(reader),
                      CountText(request, reader), SizeText(static_cast<double>(summary.planned_bytes)));
     return summary;

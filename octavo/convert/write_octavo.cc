@@ -7,6 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/progress.h"
 #include "octavo/checkpoint/codes.h"
+#include "octavo/convert/background_writer.h"
 #include "octavo/convert/measure.h"
 #include "octavo/quant/plan.h"
 #include "octavo/weights/convert_floats.h"
@@ -16,8 +17,6 @@
 
 namespace octavo::convert {
 namespace {
-
-using Tensors = std::vector<std::pair<TensorEntry, Tensor>>;
 
 // What one entry of the target is made of: a parameter, or all layers of a stack.
 using Parts = std::vector<std::pair<std::string, std::vector<std::string>>>;
@@ -48,20 +47,13 @@ Parts PartsOf(const ConvertRequest& request, weights::ParameterReader& reader) {
   return parts;
 }
 
-void UpdateDigest(Digest& digest, const std::string& name, const Tensor& tensor) {
-  const Tensor packed = tensor.Contiguous();
-  const std::string head = fmt::format("{}\n{}{}\n", name, NameOf(packed.dtype()), packed.shape());
-  digest.Update(std::as_bytes(std::span(head)));
-  digest.Update({packed.RawData(), static_cast<size_t>(packed.bytes())});
-}
-
 TensorEntry EntryOf(const std::string& name, const Tensor& tensor) {
   return {name, std::string(SafetensorsType(tensor.dtype())), {tensor.shape().begin(), tensor.shape().end()}};
 }
 
 class Writing {
  public:
-  Writing(const ConvertRequest& request, weights::ParameterReader& reader, CheckpointWriter& writer)
+  Writing(const ConvertRequest& request, weights::ParameterReader& reader, BackgroundWriter& writer)
       : request_(request), reader_(reader), writer_(writer) {}
 
   void Codes(const std::string& name) {
@@ -73,31 +65,29 @@ class Writing {
       described = DescribeCodes(codes);
       described.sqnr_db = stored.sqnr_db;
       described.largest_error = stored.largest_error;
-      UpdateDigest(source_, name, codes.qvalue);
-      UpdateDigest(source_, name, codes.scale);
+      UpdateDigest(name, codes.qvalue);
+      UpdateDigest(name, codes.scale);
     } else {
       Tensor floats = reader_.ReadStored(name);
-      UpdateDigest(source_, name, floats);
+      UpdateDigest(name, floats);
       // Once for both uses; the reader goes on to the type that the site wants.
-      if (floats.dtype() != DType::kF32) floats = weights::ConvertFloats(floats, DType::kF32);
+      if (floats.dtype() != DType::kF32) floats = weights::ConvertFloats(floats, DType::kF32, &request_.pool);
       codes = reader_.FreezeStored(name, floats);
       described = DescribeCodes(codes);
       const CodesError error = MeasureCodes(floats, codes, request_.pool, request_.isa);
       described.sqnr_db = error.sqnr_db;
       described.largest_error = error.largest;
     }
-    Tensors tensors;
+    BackgroundWriter::Tensors tensors;
     for (EncodedTensor& part : EncodeCodes(name, codes)) tensors.emplace_back(std::move(part.entry), part.bytes);
-    codes = {};
-    writer_.Add(name, tensors);
-    writer_.manifest().quantized[name] = described;
+    writer_.Add(name, std::move(tensors), described);
   }
 
   void Floats(const std::string& target, const std::vector<std::string>& names) {
     std::map<std::string, Tensor> values;
     for (const std::string& name : names) {
       const Tensor stored = reader_.ReadStored(name);
-      UpdateDigest(source_, name, stored);
+      UpdateDigest(name, stored);
       const DType dtype = FloatType(request_, name);
       values[name] = stored.dtype() == dtype ? stored : weights::ConvertFloats(stored, dtype);
     }
@@ -105,15 +95,24 @@ class Writing {
     const std::map<std::string, Tensor> spelled =
         weights::ToMaxTextTree(values, tree.scanned, tree.param_scan_axis, tree.collection);
     const Tensor& value = spelled.at(target);
-    writer_.Add(target, {{EntryOf(target, value), value}});
+    writer_.Add(target, {{EntryOf(target, value), value}}, std::nullopt);
   }
 
   std::string SourceDigest() const { return request_.source.bits.empty() ? source_.Hex() : request_.source.bits; }
 
  private:
+  // Checkpoints have a digest of their own, which their tensors were checked against.
+  void UpdateDigest(const std::string& name, const Tensor& tensor) {
+    if (!request_.source.bits.empty()) return;
+    const Tensor packed = tensor.Contiguous();
+    const std::string head = fmt::format("{}\n{}{}\n", name, NameOf(packed.dtype()), packed.shape());
+    source_.Update(std::as_bytes(std::span(head)));
+    source_.Update({packed.RawData(), static_cast<size_t>(packed.bytes())});
+  }
+
   const ConvertRequest& request_;
   weights::ParameterReader& reader_;
-  CheckpointWriter& writer_;
+  BackgroundWriter& writer_;
   Digest source_;
 };
 
@@ -164,7 +163,8 @@ std::vector<PlannedParameter> PlanTarget(const ConvertRequest& request, weights:
 void WriteOctavo(const ConvertRequest& request, weights::ParameterReader& reader, CheckpointWriter& writer,
                  ConvertSummary& summary) {
   const Parts parts = PartsOf(request, reader);
-  Writing writing(request, reader, writer);
+  BackgroundWriter background(writer);
+  Writing writing(request, reader, background);
   Progress progress(request.log, "convert", static_cast<int64_t>(parts.size()), "parameters");
   int64_t done = 0;
   for (const auto& [target, names] : parts) {
@@ -177,6 +177,7 @@ void WriteOctavo(const ConvertRequest& request, weights::ParameterReader& reader
     summary.parameters += static_cast<int64_t>(names.size());
     progress.Update(++done);
   }
+  background.Finish();
   FillManifest(request, reader, writer.manifest());
   writer.manifest().source_digest = writing.SourceDigest();
   writer.AddState(StateOf(request, reader));

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "octavo/base/check.h"
+#include "octavo/weights/transpose.h"
 
 namespace octavo::weights {
 namespace {
@@ -76,7 +77,7 @@ LogicalTensor MakeLogical(const std::shared_ptr<const GgufFile>& file, const Ggu
   if (layout.turned) logical.shape = Shape{tensor.shape[1], tensor.shape[0]};
   logical.read = [file, tensor, layout] {
     const Tensor values = ReadValues(tensor);
-    if (layout.turned) return values.Transpose().Contiguous();
+    if (layout.turned) return Transposed(values);
     return layout.heads > 0 ? RowsToHalves(values, layout.heads) : values;
   };
   const std::function<Lattice()> lattice = LatticeReader(file, tensor);

@@ -13,6 +13,7 @@
 #include "octavo/weights/gguf_export_keys.h"
 #include "octavo/weights/hf_export.h"
 #include "octavo/weights/hf_names.h"
+#include "octavo/weights/transpose.h"
 
 namespace octavo::weights {
 namespace {
@@ -132,7 +133,7 @@ class Exporter {
   static Tensor Rows(const HfPiece& piece, const std::vector<Tensor>& theirs) {
     if (!piece.stacked) {
       const bool turned = !piece.transposed && piece.in.rank() > 0;
-      return turned ? theirs[0].Transpose().Contiguous() : theirs[0].Contiguous();
+      return turned ? Transposed(theirs[0]) : theirs[0].Contiguous();
     }
     const Shape one = piece.TheirShape();
     Tensor all = Tensor::Empty(Shape{static_cast<int64_t>(theirs.size()), one[0], one[1]}, theirs[0].dtype());

@@ -5,6 +5,7 @@
 #include "octavo/base/check.h"
 #include "octavo/base/error.h"
 #include "octavo/weights/convert_floats.h"
+#include "octavo/weights/transpose.h"
 
 namespace octavo::weights {
 namespace {
@@ -190,7 +191,7 @@ Tensor Plus(const Tensor& tensor, float number) {
 }
 
 Tensor ImportOne(const HfPiece& piece, const Tensor& theirs) {
-  Tensor ours = piece.transposed ? theirs.Transpose().Contiguous() : theirs;
+  Tensor ours = piece.transposed ? Transposed(theirs) : theirs;
   ours = ours.Reshape(Joined(piece.in, piece.out));
   if (piece.to_pairs) ours = Regroup(ours, true);
   return piece.less_one ? Plus(ours, -1) : ours;
@@ -200,7 +201,7 @@ Tensor ExportOne(const HfPiece& piece, const Tensor& ours) {
   Tensor theirs = piece.less_one ? Plus(ours, 1) : ours;
   if (piece.to_pairs) theirs = Regroup(theirs, false);
   if (!piece.transposed) return theirs.Reshape(piece.TheirShape());
-  return theirs.Reshape({piece.in.size(), piece.out.size()}).Transpose().Contiguous();
+  return Transposed(theirs.Reshape({piece.in.size(), piece.out.size()}));
 }
 
 Tensor Stack(std::span<const Tensor> tensors) {

@@ -7,6 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
 #include "octavo/weights/convert_floats.h"
+#include "octavo/weights/transpose.h"
 
 namespace octavo::weights {
 namespace {
@@ -36,7 +37,7 @@ std::vector<float> ValueTable(const Lattice& lattice) {
 }
 
 Tensor InShape(const Lattice& lattice, const Tensor& matrix) {
-  const Tensor turned = lattice.transposed ? matrix.Transpose() : matrix;
+  const Tensor turned = lattice.transposed ? Transposed(matrix) : matrix;
   const Tensor shaped = turned.Reshape(lattice.shape);
   return (lattice.swap_last ? shaped.SwapAxes(shaped.rank() - 2, shaped.rank() - 1) : shaped).Contiguous();
 }
