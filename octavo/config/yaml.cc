@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <sstream>
+#include <unordered_map>
 
 #include "octavo/base/error.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr size_t kMostBytes = 16 << 20;
 constexpr size_t kMostDepth = 64;
+constexpr size_t kMostKeyBytes = 256;  // a key before a colon on its line may have 1,024 characters
 constexpr size_t kMostNodes = 1 << 20;
 
 bool IsNullWord(const std::string& word) {
@@ -129,19 +131,23 @@ class YamlBuilder : public YAML::EventHandler {
     if (open_.size() == kMostDepth) Fail(mark, "nested deeper than 64 levels");
     open_.push_back(Make(mark, anchor, kind));
     keys_.push_back(std::nullopt);
+    lines_.emplace_back();
   }
 
   void Close() {
     Yaml node = std::move(open_.back());
     open_.pop_back();
     keys_.pop_back();
+    lines_.pop_back();
     Put(std::move(node));
   }
 
   void Key(const YAML::Mark& mark, const std::string& key) {
-    for (const auto& [known, value] : open_.back().fields_) {
-      if (known == key) Fail(mark, fmt::format("key '{}' stands here and on line {}", key, value.line_));
+    if (key.size() > kMostKeyBytes) {
+      Fail(mark, fmt::format("a key of {} bytes, at most {} are allowed", key.size(), kMostKeyBytes));
     }
+    const auto [known, fresh] = lines_.back().emplace(key, mark.line + 1);
+    if (!fresh) Fail(mark, fmt::format("key '{}' stands here and on line {}", key, known->second));
     keys_.back() = key;
   }
 
@@ -159,6 +165,7 @@ class YamlBuilder : public YAML::EventHandler {
   size_t nodes_ = 0;
   std::vector<Yaml> open_;
   std::vector<std::optional<std::string>> keys_;
+  std::vector<std::unordered_map<std::string, int>> lines_;  // of the keys of each open map
 };
 
 Yaml Yaml::Parse(std::string_view text, std::string_view source) {

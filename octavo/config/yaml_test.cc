@@ -39,6 +39,17 @@ TEST(Yaml, RefusesWhatWouldBeSilent) {
   EXPECT_EQ(ErrorOf("a: !!python/object 1\n"), "f.yml:1: a tag (!name) is not allowed");
   EXPECT_EQ(ErrorOf("---\na: 1\n---\nb: 2\n"), "f.yml: more than one document");
   EXPECT_EQ(ErrorOf("? [a]\n: 1\n"), "f.yml:1: a key must be plain text");
+  EXPECT_EQ(ErrorOf("a: 1\n" + std::string(257, 'k') + ": 1\n"),
+            "f.yml:2: a key of 257 bytes, at most 256 are allowed");
+}
+
+// Looking for a key among those before it must not take the square of their number.
+TEST(Yaml, ManyKeysInOneMap) {
+  std::string text;
+  for (int i = 0; i < 50'000; ++i) text += fmt::format("k{}: {}\n", i, i);
+  const Yaml yaml = Yaml::Parse(text, "f.yml");
+  EXPECT_EQ(yaml.fields().size(), 50'000u);
+  EXPECT_EQ(ErrorOf(text + "k7: 1\n"), "f.yml:50001: key 'k7' stands here and on line 8");
 }
 
 TEST(Yaml, MalformedTextIsAnErrorWithItsLine) {
