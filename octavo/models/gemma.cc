@@ -3,12 +3,10 @@
 // gemma2.
 //
 //   x = x + attention(norm(x));  x = x + mlp(norm(x))
-#include <deque>
-#include <string>
+#include <memory>
 
-#include "octavo/models/decoder.h"
+#include "octavo/models/block_decoder.h"
 #include "octavo/ops/add.h"
-#include "octavo/ops/elementwise.h"
 
 namespace octavo::models {
 namespace {
@@ -21,37 +19,19 @@ struct Block {
         mlp_norm(nn::Norm::Rms(at, "pre_ffw_norm", config.emb_dim, config.normalization_layer_epsilon)),
         mlp(at, "mlp", MlpOptionsOf(config)) {}
 
+  ops::Var operator()(ops::Context& context, const ops::Var& x, const ops::Rows& rows) const {
+    const ops::Var attended = ops::Add(context, x, attention(context, attention_norm(context, x), rows));
+    return ops::Add(context, attended, mlp(context, mlp_norm(context, attended)));
+  }
+
   nn::Norm attention_norm;
   nn::Attention attention;
   nn::Norm mlp_norm;
   nn::Mlp mlp;
 };
 
-class Gemma : public Decoder {
- public:
-  explicit Gemma(const ModelConfig& config) : Decoder(config) {
-    MakeEmbedding();
-    const auto rope = std::make_shared<ops::RopeTable>(RopeConfigOf(config, config.head_dim));
-    for (int64_t i = 0; i < config.num_decoder_layers; ++i) {
-      blocks_.emplace_back(DecoderBuilder().Child("layers_" + std::to_string(i)), config, rope);
-    }
-    MakeHead(NormKind::kRms);
-  }
-
-  ops::Var Layer(ops::Context& context, int index, const ops::Var& x, const ops::Rows& rows) override {
-    const ops::Scope decoder(context, "decoder"), layer(context, "layers_" + std::to_string(index));
-    const Block& block = blocks_[static_cast<size_t>(index)];
-    const ops::Var attended = ops::Add(context, x, block.attention(context, block.attention_norm(context, x), rows));
-    const ops::Var out = ops::Add(context, attended, block.mlp(context, block.mlp_norm(context, attended)));
-    return ops::Dropout(context, out, DropoutRate(), "layer_dropout");
-  }
-
- private:
-  std::deque<Block> blocks_;
-};
-
 }  // namespace
 
-std::unique_ptr<Model> MakeGemma(const ModelConfig& config) { return std::make_unique<Gemma>(config); }
+std::unique_ptr<Model> MakeGemma(const ModelConfig& config) { return std::make_unique<BlockDecoder<Block>>(config); }
 
 }  // namespace octavo::models

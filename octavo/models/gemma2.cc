@@ -4,13 +4,12 @@
 //
 //   x = x + norm(attention(norm(x)));  x = x + norm(mlp(norm(x)))      for the local half, then for the global one
 #include <array>
-#include <deque>
+#include <memory>
 #include <string>
 
 #include "octavo/base/error.h"
-#include "octavo/models/decoder.h"
+#include "octavo/models/block_decoder.h"
 #include "octavo/ops/add.h"
-#include "octavo/ops/elementwise.h"
 
 namespace octavo::models {
 namespace {
@@ -49,35 +48,25 @@ struct Half {
   nn::Norm after_mlp;
 };
 
-class Gemma2 : public Decoder {
- public:
-  explicit Gemma2(const ModelConfig& config) : Decoder(config) {
-    if (!config.use_post_attn_norm || !config.use_post_ffw_norm) {
-      ThrowUsage("decoder_block gemma2: expected use_post_attn_norm and use_post_ffw_norm");
-    }
-    MakeEmbedding();
-    const auto rope = std::make_shared<ops::RopeTable>(RopeConfigOf(config, config.head_dim));
-    for (int64_t i = 0; i < config.num_decoder_layers; ++i) {
-      const nn::Builder at = DecoderBuilder().Child("layers_" + std::to_string(i));
-      local_.emplace_back(at, config, "_local", config.sliding_window_size, rope);
-      global_.emplace_back(at, config, "_global", 0, rope);
-    }
-    MakeHead(NormKind::kRms);
+// A layer of the model: a half that sees a window, then one that sees everything.
+struct Block {
+  Block(const nn::Builder& at, const ModelConfig& config, const std::shared_ptr<ops::RopeTable>& rope)
+      : local(at, config, "_local", config.sliding_window_size, rope), global(at, config, "_global", 0, rope) {}
+
+  ops::Var operator()(ops::Context& context, const ops::Var& x, const ops::Rows& rows) const {
+    return global(context, local(context, x, rows), rows);
   }
 
-  ops::Var Layer(ops::Context& context, int index, const ops::Var& x, const ops::Rows& rows) override {
-    const ops::Scope decoder(context, "decoder"), layer(context, "layers_" + std::to_string(index));
-    const auto at = static_cast<size_t>(index);
-    const ops::Var out = global_[at](context, local_[at](context, x, rows), rows);
-    return ops::Dropout(context, out, DropoutRate(), "layer_dropout");
-  }
-
- private:
-  std::deque<Half> local_, global_;  // one of each per pair
+  Half local, global;
 };
 
 }  // namespace
 
-std::unique_ptr<Model> MakeGemma2(const ModelConfig& config) { return std::make_unique<Gemma2>(config); }
+std::unique_ptr<Model> MakeGemma2(const ModelConfig& config) {
+  if (!config.use_post_attn_norm || !config.use_post_ffw_norm) {
+    ThrowUsage("decoder_block gemma2: expected use_post_attn_norm and use_post_ffw_norm");
+  }
+  return std::make_unique<BlockDecoder<Block>>(config);
+}
 
 }  // namespace octavo::models

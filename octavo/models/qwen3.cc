@@ -3,14 +3,12 @@
 //
 //   x = x + attention(norm(x));  x = x + ffn(norm(x))
 #include <cmath>
-#include <deque>
+#include <memory>
 #include <optional>
-#include <string>
 
-#include "octavo/models/decoder.h"
+#include "octavo/models/block_decoder.h"
 #include "octavo/models/experts.h"
 #include "octavo/ops/add.h"
-#include "octavo/ops/elementwise.h"
 
 namespace octavo::models {
 namespace {
@@ -36,6 +34,12 @@ struct Block {
     }
   }
 
+  ops::Var operator()(ops::Context& context, const ops::Var& x, const ops::Rows& rows) const {
+    const ops::Var attended = ops::Add(context, x, attention(context, attention_norm(context, x), rows));
+    const ops::Var normed = ffn_norm(context, attended);
+    return ops::Add(context, attended, mlp ? (*mlp)(context, normed) : (*experts)(context, normed));
+  }
+
   nn::Norm attention_norm;
   nn::Attention attention;
   nn::Norm ffn_norm;
@@ -43,32 +47,8 @@ struct Block {
   std::optional<nn::MoeBlock> experts;
 };
 
-class Qwen3 : public Decoder {
- public:
-  explicit Qwen3(const ModelConfig& config) : Decoder(config) {
-    MakeEmbedding();
-    const auto rope = std::make_shared<ops::RopeTable>(RopeConfigOf(config, config.head_dim));
-    for (int64_t i = 0; i < config.num_decoder_layers; ++i) {
-      blocks_.emplace_back(DecoderBuilder().Child("layers_" + std::to_string(i)), config, rope);
-    }
-    MakeHead(NormKind::kRms);
-  }
-
-  ops::Var Layer(ops::Context& context, int index, const ops::Var& x, const ops::Rows& rows) override {
-    const ops::Scope decoder(context, "decoder"), layer(context, "layers_" + std::to_string(index));
-    const Block& block = blocks_[static_cast<size_t>(index)];
-    const ops::Var attended = ops::Add(context, x, block.attention(context, block.attention_norm(context, x), rows));
-    const ops::Var normed = block.ffn_norm(context, attended);
-    const ops::Var added = block.mlp ? (*block.mlp)(context, normed) : (*block.experts)(context, normed);
-    return ops::Dropout(context, ops::Add(context, attended, added), DropoutRate(), "layer_dropout");
-  }
-
- private:
-  std::deque<Block> blocks_;
-};
-
 }  // namespace
 
-std::unique_ptr<Model> MakeQwen3(const ModelConfig& config) { return std::make_unique<Qwen3>(config); }
+std::unique_ptr<Model> MakeQwen3(const ModelConfig& config) { return std::make_unique<BlockDecoder<Block>>(config); }
 
 }  // namespace octavo::models
