@@ -86,8 +86,7 @@ int Run(const Args& args) {
   ThreadPool pool(args.Threads());
   kernels::Workspace workspace;
   const kernels::IsaChoice isa = kernels::ChooseIsa();
-  kernels::Arena arena;
-  Bench bench{pool, isa.isa, workspace, arena};
+  Bench bench{pool, isa.isa, workspace};
   SetPeerThreads(pool.size());
   const auto limits = kernels::MeasureLimits(pool, isa.isa);
   Report report(args.Switch("json"), limits);

@@ -12,7 +12,6 @@
 #include "bench/common/harness.h"
 #include "bench/common/shapes.h"
 #include "octavo/base/thread_pool.h"
-#include "octavo/kernels/arena.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/kernels/workspace.h"
 
@@ -23,7 +22,6 @@ struct Bench {
   ThreadPool& pool;
   kernels::Isa isa;
   kernels::Workspace& workspace;
-  kernels::Arena& arena;
 };
 
 struct Family {

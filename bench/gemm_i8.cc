@@ -44,7 +44,7 @@ std::vector<Contender> I8Contenders(Bench& bench, const Shape& shape) {
     args.a = LeftView(shape, data->a[turn]);
     args.panels = {data->panels[turn], nullptr, shape.k, shape.n, 0};
     args.out.i32 = kernels::RowMajor(data->out.data(), shape.m, shape.n);
-    args.arena = &bench.arena;
+    args.workspace = &bench.workspace;
     kernels::MatMulI8(bench.pool, bench.isa, args);
   };
   Contender peer = IntContender(shape, "oneDNN s8", "int8", data->b.bytes());

@@ -72,7 +72,7 @@ std::vector<Contender> I8GroupedContenders(Bench& bench, const Shape& shape) {
     args.epilogue.row_scale = {data->row_scale.data()};
     args.epilogue.col_scale = {data->col_scale.data()};
     args.out.f32 = kernels::RowMajor(data->out.data(), data->shape.m, data->shape.n);
-    args.arena = &bench.arena;
+    args.workspace = &bench.workspace;
     kernels::GroupedMatMulI8(bench.pool, bench.isa, args);
   });
   Contender dense = finish("octavo dense", [&bench, data](int64_t turn) {
@@ -82,7 +82,7 @@ std::vector<Contender> I8GroupedContenders(Bench& bench, const Shape& shape) {
     args.epilogue.row_scale = {data->row_scale.data()};
     args.epilogue.col_scale = {data->col_scale.data()};
     args.out.f32 = kernels::RowMajor(data->out.data(), data->shape.m, data->shape.n);
-    args.arena = &bench.arena;
+    args.workspace = &bench.workspace;
     kernels::MatMulI8(bench.pool, bench.isa, args);
   });
   return {ragged, dense};

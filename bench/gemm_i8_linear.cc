@@ -68,7 +68,7 @@ struct Data {
     args.a = LeftView<int8_t>(shape, a_codes.data());
     args.b = RightView<int8_t>(shape, b_codes.data());
     args.out.f32 = RowMajor(out.data(), shape.m, shape.n);
-    args.arena = &bench.arena;
+    args.workspace = &bench.workspace;
     kernels::MatMulI8(bench.pool, bench.isa, args);
   }
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "bench/gemm.h"
-#include "octavo/kernels/arena.h"
 #include "octavo/kernels/view.h"
+#include "octavo/kernels/workspace.h"
 
 namespace octavo::bench {
 

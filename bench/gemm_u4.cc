@@ -34,7 +34,7 @@ struct Data {
     // In panels, as a served weight keeps them: the scales of 16 columns for all groups, then the next 16.
     args.epilogue.col_scale = {scales[turn], 1, 16, groups * 16};
     args.out.f32 = kernels::RowMajor(out.data(), shape.m, shape.n);
-    args.arena = &bench.arena;
+    args.workspace = &bench.workspace;
     kernels::MatMulU4(bench.pool, bench.isa, args);
   }
 

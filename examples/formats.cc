@@ -77,9 +77,8 @@ quant::HowToQuantize How(Format format, const Shape& shape, int contracted, std:
 int main() {
   ThreadPool pool(ChooseThreads(0));
   kernels::Workspace workspace;
-  kernels::Arena arena;
   quant::MacCount macs;
-  const quant::Run run{pool, kernels::ChooseIsa().isa, workspace, arena, {}, &macs};
+  const quant::Run run{pool, kernels::ChooseIsa().isa, workspace, {}, &macs};
   const Tensor x = Sample({kRows, kInner}, 1, 1.0f, true), w = Sample({kInner, kColumns}, 2, 0.05f, false);
   const DotDims dims{{1}, {0}, {}, {}};
   const Tensor exact = quant::SlowDot(run, x, w, dims);

@@ -55,7 +55,7 @@ Mismatch CompareCodes(const Tensor& expected, const Tensor& actual) {
 }  // namespace
 
 GoldenRun::GoldenRun(const GoldenCase& golden, ThreadPool& pool)
-    : run_{pool, kernels::ChooseIsa().isa, workspace_, arena_, ArithmeticOf(golden), &macs_} {}
+    : run_{pool, kernels::ChooseIsa().isa, workspace_, ArithmeticOf(golden), &macs_} {}
 
 std::optional<Format> FormatArg(const Json& object, const std::string& key) {
   const Json& value = At(object, key);

@@ -24,7 +24,6 @@ class GoldenRun {
 
  private:
   kernels::Workspace workspace_;
-  kernels::Arena arena_;
   quant::MacCount macs_;
   quant::Run run_;
 };

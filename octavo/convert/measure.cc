@@ -52,8 +52,7 @@ Sums SumsOf(const float* exact, const float* decoded, int64_t size) {
 CodesError MeasureCodes(const Tensor& floats, const QArray& codes, ThreadPool& pool, kernels::Isa isa) {
   OCTAVO_CHECK(floats.size() == codes.qvalue.size());
   kernels::Workspace workspace;
-  kernels::Arena arena;
-  const Tensor decoded = AsF32(quant::Dequantize(quant::Run{pool, isa, workspace, arena}, codes), pool),
+  const Tensor decoded = AsF32(quant::Dequantize(quant::Run{pool, isa, workspace}, codes), pool),
                exact = AsF32(floats, pool);
   const float *a = exact.Data<float>(), *b = decoded.Data<float>();
   const int64_t size = exact.size(), chunks = (size + kChunk - 1) / kChunk;

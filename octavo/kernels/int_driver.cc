@@ -4,6 +4,8 @@
 #include <atomic>
 #include <vector>
 
+#include "octavo/kernels/carver.h"
+
 namespace octavo::kernels {
 namespace {
 
@@ -45,7 +47,7 @@ void Attach(IntBlock& block, const Packed& packed) {
   block.row_sum = packed.row_sum;
 }
 
-void RunNarrow(ThreadPool& pool, Arena& arena, const IntProduct& product) {
+void RunNarrow(ThreadPool& pool, Workspace& workspace, const IntProduct& product) {
   const IntFamily& family = *product.family;
   IntBlock block = product.block;
   block.rows = product.a.rows;
@@ -55,8 +57,8 @@ void RunNarrow(ThreadPool& pool, Arena& arena, const IntProduct& product) {
   const bool decodes = family.amx || (family.decoded > 0 && block.rows > kDirectRows);
   const int64_t scratch_bytes = decodes ? family.Scratch(block, 2, 2) : 0;
   sizes.Take<uint8_t>(scratch_bytes);
-  const int64_t each = static_cast<int64_t>(sizes.used());
-  std::byte* memory = arena.Reserve(Arena::kLeft, sizes.used() * static_cast<size_t>(pool.size()));
+  const int64_t each = sizes.used();
+  std::byte* memory = workspace.Get<std::byte>(kSlotLeft, each * pool.size());
   const int64_t strips = Ceil(block.rows, family.strip_rows), panels = Ceil(block.cols, kPanelColumns);
   // Long enough for the prefetchers, short enough to even out the workers.
   const int64_t run = std::clamp<int64_t>(panels / (pool.size() * 8), 1, 64);
@@ -160,7 +162,7 @@ void ForTasks(ThreadPool& pool, const std::vector<Piece>& batch, const Count& co
   });
 }
 
-void RunBatch(ThreadPool& pool, Arena& arena, std::vector<Piece>& batch) {
+void RunBatch(ThreadPool& pool, Workspace& workspace, std::vector<Piece>& batch) {
   Carver sizes(nullptr);
   int64_t scratch_bytes = 0;
   for (const Piece& piece : batch) {
@@ -169,9 +171,8 @@ void RunBatch(ThreadPool& pool, Arena& arena, std::vector<Piece>& batch) {
     scratch_bytes = std::max(scratch_bytes, family.Scratch(piece.block, piece.strip_run, piece.panel_run));
   }
   scratch_bytes = Ceil(scratch_bytes, kLineBytes) * kLineBytes;
-  auto* scratch =
-      reinterpret_cast<uint8_t*>(arena.Reserve(Arena::kDecoded, static_cast<size_t>(scratch_bytes * pool.size())));
-  Carver carver(arena.Reserve(Arena::kLeft, sizes.used()));
+  auto* scratch = workspace.Get<uint8_t>(kSlotDecoded, scratch_bytes * pool.size());
+  Carver carver(workspace.Get<std::byte>(kSlotLeft, sizes.used()));
   std::vector<Packed> packed;
   for (Piece& piece : batch) {
     packed.push_back(Carve(carver, *piece.product->family, piece.block, piece.a.rows));
@@ -207,9 +208,9 @@ void RunBatch(ThreadPool& pool, Arena& arena, std::vector<Piece>& batch) {
 
 }  // namespace
 
-void RunIntProducts(ThreadPool& pool, Arena& arena, std::span<const IntProduct> products) {
+void RunIntProducts(ThreadPool& pool, Workspace& workspace, std::span<const IntProduct> products) {
   if (products.size() == 1 && products[0].a.rows <= kNarrowRows && products[0].b.data == nullptr) {
-    if (products[0].a.rows > 0 && products[0].block.cols > 0) RunNarrow(pool, arena, products[0]);
+    if (products[0].a.rows > 0 && products[0].block.cols > 0) RunNarrow(pool, workspace, products[0]);
     return;
   }
   std::vector<Piece> batch;
@@ -225,7 +226,7 @@ void RunIntProducts(ThreadPool& pool, Arena& arena, std::span<const IntProduct> 
     for (int64_t row = 0; row < rows; row += pass) {
       const int64_t count = std::min(pass, rows - row);
       if (!batch.empty() && bytes + count * row_bytes > kStripsBytes) {
-        RunBatch(pool, arena, batch);
+        RunBatch(pool, workspace, batch);
         bytes = 0;
       }
       Piece piece{&product,
@@ -244,7 +245,7 @@ void RunIntProducts(ThreadPool& pool, Arena& arena, std::span<const IntProduct> 
       bytes += count * row_bytes;
     }
   }
-  if (!batch.empty()) RunBatch(pool, arena, batch);
+  if (!batch.empty()) RunBatch(pool, workspace, batch);
 }
 
 }  // namespace octavo::kernels

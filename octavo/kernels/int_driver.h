@@ -8,10 +8,14 @@
 #include <span>
 
 #include "octavo/base/thread_pool.h"
-#include "octavo/kernels/arena.h"
 #include "octavo/kernels/int_block.h"
+#include "octavo/kernels/workspace.h"
 
 namespace octavo::kernels {
+
+// What the integer products keep in their workspace at the same time: right operand, left operand, panels rewritten by
+// the workers.
+enum IntSlot { kSlotRight, kSlotLeft, kSlotDecoded };
 
 // The family's functions and the geometry of its strips.
 struct IntFamily {
@@ -45,6 +49,6 @@ struct IntProduct {
   IntBlock block = {};
 };
 
-void RunIntProducts(ThreadPool& pool, Arena& arena, std::span<const IntProduct> products);
+void RunIntProducts(ThreadPool& pool, Workspace& workspace, std::span<const IntProduct> products);
 
 }  // namespace octavo::kernels

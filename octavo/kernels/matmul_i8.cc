@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "octavo/base/error.h"
+#include "octavo/kernels/carver.h"
 #include "octavo/kernels/int_driver.h"
 #include "octavo/kernels/kernel_list.h"
 #include "octavo/kernels/matmul_i8_parts.h"
@@ -103,7 +104,7 @@ IntProduct ProductI8(Isa isa, const MatMulI8Args& args, std::byte* memory) {
   return product;
 }
 
-size_t PanelsScratch(Isa isa, const MatMulI8Args& args) {
+int64_t PanelsScratch(Isa isa, const MatMulI8Args& args) {
   if (args.panels.data != nullptr) return 0;
   Carver carver(nullptr);
   carver.Take<int8_t>(OncePanelsBytes(FamilyI8(isa, args.a.rows), args));
@@ -135,10 +136,10 @@ std::string_view DeclineAvx2(Isa isa, const MatMulI8Args& args) {
 std::string_view DeclineNothing(Isa, const MatMulI8Args&) { return ""; }
 
 void RunPacked(ThreadPool& pool, Isa isa, const MatMulI8Args& args) {
-  Arena own;
-  Arena& arena = args.arena != nullptr ? *args.arena : own;
-  const IntProduct product = ProductI8(isa, args, arena.Reserve(Arena::kRight, PanelsScratch(isa, args)));
-  RunIntProducts(pool, arena, {&product, 1});
+  Workspace own;
+  Workspace& workspace = args.workspace != nullptr ? *args.workspace : own;
+  const IntProduct product = ProductI8(isa, args, workspace.Get<std::byte>(kSlotRight, PanelsScratch(isa, args)));
+  RunIntProducts(pool, workspace, {&product, 1});
 }
 
 void RunReference(ThreadPool&, Isa, const MatMulI8Args& args) { MatMulI8Reference(args); }

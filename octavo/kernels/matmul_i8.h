@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "octavo/base/thread_pool.h"
-#include "octavo/kernels/arena.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/kernels/matmul_f32.h"
 #include "octavo/kernels/pack_i8.h"
 #include "octavo/kernels/scale_epilogue.h"
+#include "octavo/kernels/workspace.h"
 
 namespace octavo::kernels {
 
@@ -28,7 +28,7 @@ struct MatMulI8Args {
   int64_t tile = 0;                 // K tile length with its own scales; 0: one tile
   ScaleEpilogue epilogue = {};
   IntOutput out = {};
-  Arena* arena = nullptr;  // scratch; null: allocated for this call
+  Workspace* workspace = nullptr;  // scratch; null: allocated for this call
 };
 
 // Throws a usage error on mismatched shapes, K past the exact bound, or an output that does not fit the epilogue.

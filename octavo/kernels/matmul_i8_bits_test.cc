@@ -181,8 +181,8 @@ TEST(MatMulI8Bits, ManyRowsPassByPass) {
   std::vector<int32_t> out(static_cast<size_t>(m * n)), expected(out.size());
   MatMulI8Args args{.a = RowMajor(a.data(), m, k), .b = RowMajor(b.data(), k, n)};
   args.out.i32 = RowMajor(out.data(), m, n);
-  Arena arena;
-  args.arena = &arena;
+  Workspace workspace;
+  args.workspace = &workspace;
   ThreadPool pool(3);
   MatMulI8(pool, ChooseIsa().isa, args);
   args.out.i32 = RowMajor(expected.data(), m, n);

@@ -56,7 +56,7 @@ MatMulI8Args ArgsOfGroup(const GroupedI8Args& args, size_t group, int64_t begin,
                    .tile = args.tile,
                    .epilogue = args.epilogue,
                    .out = RowsOf(args.out, begin, end),
-                   .arena = args.arena};
+                   .workspace = args.workspace};
   if (one.epilogue.row_scale.data != nullptr) one.epilogue.row_scale.data += begin * one.epilogue.row_scale.stride;
   if (one.epilogue.col_scale.data != nullptr) {
     one.epilogue.col_scale.data += static_cast<int64_t>(group) * args.col_scale_group_stride;
@@ -72,7 +72,7 @@ MatMulI8Args ArgsOfGroup(const GroupedI8TransposedArgs& args, size_t group, int6
           .tile = 0,
           .epilogue = args.epilogue,
           .out = RowsOf(args.out, first, first + depth),
-          .arena = args.arena};
+          .workspace = args.workspace};
 }
 
 void CheckGroupedMatMulI8(const GroupedI8Args& args) {
@@ -119,17 +119,17 @@ void RunGroups(ThreadPool& pool, Isa isa, const Args& args) {
     }
     begin = end;
   }
-  Arena own;
-  Arena& arena = args.arena != nullptr ? *args.arena : own;
-  size_t bytes = 0;
+  Workspace own;
+  Workspace& workspace = args.workspace != nullptr ? *args.workspace : own;
+  int64_t bytes = 0;
   for (const MatMulI8Args& one : plain) bytes += PanelsScratch(isa, one);
-  std::byte* memory = arena.Reserve(Arena::kRight, bytes);
+  std::byte* memory = workspace.Get<std::byte>(kSlotRight, bytes);
   std::vector<IntProduct> products;
   for (const MatMulI8Args& one : plain) {
     products.push_back(ProductI8(isa, one, memory));
     memory += PanelsScratch(isa, one);
   }
-  RunIntProducts(pool, arena, products);
+  RunIntProducts(pool, workspace, products);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct GroupedI8Args {
   ScaleEpilogue epilogue = {};         // row scales by row of `a`; no zero points
   int64_t col_scale_group_stride = 0;  // added to col_scale.data per group; 0: one scale for all groups
   IntOutput out = {};                  // [M, N]
-  Arena* arena = nullptr;
+  Workspace* workspace = nullptr;
 };
 void GroupedMatMulI8(ThreadPool& pool, Isa isa, const GroupedI8Args& args);
 void GroupedMatMulI8Reference(const GroupedI8Args& args);
@@ -31,7 +31,7 @@ struct GroupedI8TransposedArgs {
   std::span<const int64_t> group_sizes = {};  // [G]
   ScaleEpilogue epilogue = {};  // row scales by row of a slice (K), column scales by N; no zero points, no bias
   IntOutput out = {};           // [G * K, N]: slice g is rows g * K … of it
-  Arena* arena = nullptr;
+  Workspace* workspace = nullptr;
 };
 void GroupedMatMulI8Transposed(ThreadPool& pool, Isa isa, const GroupedI8TransposedArgs& args);
 void GroupedMatMulI8TransposedReference(const GroupedI8TransposedArgs& args);

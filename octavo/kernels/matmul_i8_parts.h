@@ -12,7 +12,7 @@ inline constexpr IntFamily kFamilyI8Avx512{kStripRowsAvx512, 4, 1, false, PackSt
 inline constexpr IntFamily kFamilyI8Amx{kStripRowsAmx, 4, 1, true, PackStripsI8Amx, PackPanelsI8Amx, BlockI8Amx};
 
 // Scratch bytes for a right operand that is not packed yet, and the product with its panels there.
-size_t PanelsScratch(Isa isa, const MatMulI8Args& args);
+int64_t PanelsScratch(Isa isa, const MatMulI8Args& args);
 IntProduct ProductI8(Isa isa, const MatMulI8Args& args, std::byte* memory);
 
 }  // namespace octavo::kernels

@@ -136,8 +136,8 @@ void RunPacked(ThreadPool& pool, Isa, const MatMulU4Args& args) {
   block.col_sum = args.panels.col_sums;
   block.epilogue = args.epilogue;
   block.out = args.out;
-  Arena own;
-  RunIntProducts(pool, args.arena != nullptr ? *args.arena : own, {&product, 1});
+  Workspace own;
+  RunIntProducts(pool, args.workspace != nullptr ? *args.workspace : own, {&product, 1});
 }
 
 void RunReference(ThreadPool&, Isa, const MatMulU4Args& args) { MatMulU4Reference(args); }

@@ -8,11 +8,11 @@
 #include <cstdint>
 
 #include "octavo/base/thread_pool.h"
-#include "octavo/kernels/arena.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/kernels/matmul_f32.h"
 #include "octavo/kernels/scale_epilogue.h"
 #include "octavo/kernels/view.h"
+#include "octavo/kernels/workspace.h"
 
 namespace octavo::kernels {
 
@@ -36,7 +36,7 @@ struct MatMulU4Args {
   PanelsU4 panels = {};             // [K, N]; panels.group is the tile length of the epilogue
   ScaleEpilogue epilogue = {};
   IntOutput out = {};
-  Arena* arena = nullptr;
+  Workspace* workspace = nullptr;
 };
 
 // Throws a usage error on mismatched shapes or a group past the exact bound of int32.

@@ -13,7 +13,6 @@
 #include <cstdint>
 
 #include "octavo/base/thread_pool.h"
-#include "octavo/kernels/arena.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/kernels/quantize_tile.h"
 #include "octavo/kernels/view.h"
@@ -44,7 +43,6 @@ struct QuantizeArgs {
   MatrixView<float> scale = {};        // [ceil(R / block_rows), ceil(C / block_cols)], written (bf16 values for bf16)
   MatrixView<const int8_t> zero = {};  // like scale; only QuantizeWithScale reads it
   MatrixView<int8_t> codes = {};       // [R, C]
-  Arena* arena = nullptr;
 };
 
 // Scale from absmax, then codes.

@@ -26,7 +26,7 @@ std::optional<Tensor> TryFusedDot(const Run& run, const DotParts& lhs, const Dot
     args.a = MatrixOf<int8_t>(left, batch);
     args.b = MatrixOf<int8_t>(right, batch);
     args.tile = *tile;
-    args.arena = &run.arena;
+    args.workspace = &run.workspace;
     SetScales(left_scales, right_scales, batch, *math, args.epilogue);
     args.epilogue.order = order;
     args.out = OutputOf(out, batch);

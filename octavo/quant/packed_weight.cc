@@ -119,7 +119,7 @@ void PackedWeight::Multiply(const Run& run, const Tensor& rows, const kernels::S
     args.panels = {panels_.Data<uint8_t>(), sums, k_, n_, tile_};
     args.epilogue = epilogue;
     args.out = OutputOf(out, 0);
-    args.arena = &run.arena;
+    args.workspace = &run.workspace;
     kernels::MatMulU4(run.pool, run.isa, args);
   } else {
     kernels::MatMulI8Args args;
@@ -128,7 +128,7 @@ void PackedWeight::Multiply(const Run& run, const Tensor& rows, const kernels::S
     args.tile = tile_;
     args.epilogue = epilogue;
     args.out = OutputOf(out, 0);
-    args.arena = &run.arena;
+    args.workspace = &run.workspace;
     kernels::MatMulI8(run.pool, run.isa, args);
   }
   if (run.macs != nullptr) run.macs->integer += rows.size() * n_;

@@ -151,7 +151,7 @@ Tensor IntegerProduct(const Run& run, const ProductSide& lhs, const ProductSide&
       args.a = View<int8_t>(left, batch);
       args.b = View<int8_t>(right, batch);
       args.out.i32 = kernels::RowMajor(out.MutableData<int32_t>() + batch * m * n, m, n);
-      args.arena = &run.arena;
+      args.workspace = &run.workspace;
       kernels::MatMulI8(run.pool, run.isa, args);
     }
   } else {

@@ -26,7 +26,7 @@ const SitePlan& Provider::Find(const ops::Site& site) const {
 }
 
 Run Provider::RunIn(ops::Context& context, const SitePlan& site) {
-  Run run{context.pool, context.isa, context.workspace, arena_, options_.arithmetic, options_.macs};
+  Run run{context.pool, context.isa, context.workspace, options_.arithmetic, options_.macs};
   run.arithmetic.site = site.site.path;
   if (options_.health != nullptr && options_.health->Wants(site.site.path)) run.health = options_.health;
   return run;

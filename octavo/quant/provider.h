@@ -8,7 +8,6 @@
 #include <map>
 #include <string>
 
-#include "octavo/kernels/arena.h"
 #include "octavo/ops/interceptor.h"
 #include "octavo/ops/state.h"
 #include "octavo/quant/plan.h"
@@ -59,7 +58,6 @@ class Provider : public ops::Interceptor {
 
   const Plan& plan_;
   ProviderOptions options_;
-  kernels::Arena arena_;
   WeightCache weights_;
   QuantizedRows last_rows_;
   std::map<ops::Site, const SitePlan*> by_site_;

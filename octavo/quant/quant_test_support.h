@@ -19,9 +19,8 @@ struct TestRun {
   explicit TestRun(int threads = 1) : pool(threads) {}
   ThreadPool pool;
   kernels::Workspace workspace;
-  kernels::Arena arena;
   MacCount macs;
-  Run run{pool, kernels::ChooseIsa().isa, workspace, arena, {}, &macs, false};
+  Run run{pool, kernels::ChooseIsa().isa, workspace, {}, &macs, false};
   // The plain ways, for comparison.
   Run Reference() const {
     Run plain = run;

@@ -55,7 +55,7 @@ struct Prepared {
 // Noise is for integers whose codes fill their storage; the others ignore it.
 bool TakesNoise(Format format) { return Info(format).storage == format; }
 
-Prepared Prepare(const Run& run, const Tensor& array, Format format, const Tensor* noise, const MatrixBlocks& b) {
+Prepared Prepare(const Tensor& array, Format format, const Tensor* noise, const MatrixBlocks& b) {
   Prepared p;
   p.source = Matrix(array, b);
   if (array.dtype() == DType::kF32) {
@@ -65,7 +65,6 @@ Prepared Prepare(const Run& run, const Tensor& array, Format format, const Tenso
   }
   p.args.block_rows = b.block_rows;
   p.args.block_cols = b.block_cols;
-  p.args.arena = &run.arena;
   if (noise != nullptr && TakesNoise(format)) {
     p.noise = Matrix(noise->RepeatTo(GenericBroadcastShape("Quantize", array.shape(), noise->shape())), b);
     p.args.noise = View<float>(p.noise);
@@ -108,7 +107,7 @@ std::optional<QArray> TryKernelQuantize(const Run& run, const Tensor& array, con
   const auto blocks = AsMatrixBlocks(array.shape(), parts);
   if (!blocks) return std::nullopt;
   const ScopedFloatMode mode;
-  Prepared p = Prepare(run, array, how.format, noise, *blocks);
+  Prepared p = Prepare(array, how.format, noise, *blocks);
   if (factor != nullptr && !FoldFactor(*factor, array, *blocks, p)) return std::nullopt;
   const bool per_tensor = how.granularity.channelwise_axes.empty() && how.granularity.tiled_axes.empty();
   p.args.spec = SpecOf(run, array, how.format, parts.size(), per_tensor, how.calibration.factor);
@@ -127,7 +126,7 @@ std::optional<QArray> TryKernelCodes(const Run& run, const Tensor& array, Format
   const auto blocks = AsMatrixBlocks(array.shape(), scale.scale.shape());
   if (!blocks || (scale.zero_point && scale.zero_point->shape() != scale.scale.shape())) return std::nullopt;
   const ScopedFloatMode mode;
-  Prepared p = Prepare(run, array, format, noise, *blocks);
+  Prepared p = Prepare(array, format, noise, *blocks);
   p.args.spec = SpecOf(run, array, format, scale.scale.size(), false, 1.0);
   QArray result{Tensor::Empty(array.shape(), DType::kI8), CastFloat(scale.scale, array.dtype()), scale.zero_point,
                 format};
@@ -156,7 +155,7 @@ std::optional<Tensor> TryKernelReciprocalCodes(const Run& run, const Tensor& arr
   for (float value : wide.Values<float>()) {
     if (!IsFiniteBits(1.0f / value)) return std::nullopt;  // has a rule of its own
   }
-  Prepared p = Prepare(run, array, Format::kInt8, noise, *blocks);
+  Prepared p = Prepare(array, Format::kInt8, noise, *blocks);
   p.args.spec.code_division = kernels::Division::kReciprocal;
   p.args.spec.min_code = -largest;
   p.args.spec.max_code = largest;

@@ -59,7 +59,7 @@ std::optional<Tensor> TryGroupedRows(const Run& run, const DotParts& lhs, const 
   args.group_sizes = group_sizes;
   args.panels = panels;
   args.tile = *tile;
-  args.arena = &run.arena;
+  args.workspace = &run.workspace;
   SetMath(math, args.epilogue);
   Tensor left, right;  // keep what the views point into
   if (lhs.scale) {
@@ -92,7 +92,7 @@ std::optional<Tensor> TryGroupedSums(const Run& run, const DotParts& lhs, const 
   args.a = Matrix(a);
   args.b = Matrix(b);
   args.group_sizes = group_sizes;
-  args.arena = &run.arena;
+  args.workspace = &run.workspace;
   SetMath(math, args.epilogue);
   Tensor left, right;
   if (lhs.scale) {

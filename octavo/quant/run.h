@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "octavo/base/thread_pool.h"
-#include "octavo/kernels/arena.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/kernels/workspace.h"
 #include "octavo/quant/arithmetic.h"
@@ -39,7 +38,6 @@ struct Run {
   ThreadPool& pool;
   kernels::Isa isa = kernels::Isa::kReference;
   kernels::Workspace& workspace;
-  kernels::Arena& arena;
   Arithmetic arithmetic = {};
   MacCount* macs = nullptr;      // may be null
   bool reference = false;        // the plain scalar ways everywhere, which the others are tested against

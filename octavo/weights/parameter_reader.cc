@@ -92,8 +92,7 @@ std::map<std::string, const quant::SitePlan*> FrozenParameters(const models::Mod
 QArray FreezeFor(const quant::SitePlan& site, const Tensor& weight, const ops::StateStore& state, ThreadPool& pool,
                  kernels::Isa isa) {
   kernels::Workspace workspace;
-  kernels::Arena arena;
-  quant::Run run{pool, isa, workspace, arena};
+  quant::Run run{pool, isa, workspace};
   run.arithmetic.site = site.site.path;
   return quant::Freeze(run, site, As(weight, site.weight_dtype), &state);
 }
