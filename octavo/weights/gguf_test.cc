@@ -193,6 +193,20 @@ TEST(GgufExport, EveryFamilyOutAndBackIsBitExact) {
   }
 }
 
+// transformers writes the part of a head that turns as head_dim of deepseek, which neither GGUF nor the model knows.
+TEST(GgufExport, LatentModelsOfFoldersComeBackWithTheirConfiguration) {
+  ops::TestBench bench;
+  for (const ModelConfig& tiny : {TinyDeepSeek(), YarnDeepSeek(), LiteDeepSeek()}) {
+    nlohmann::ordered_json json = WriteHfConfig(tiny, DType::kF32);
+    json["head_dim"] = tiny.qk_rope_head_dim;
+    const ModelConfig config = ParseHfConfig(json.dump(), "config.json").config;
+    const auto model = RandomModel(bench, config);
+    const TempFolder folder;
+    Export(config, FloatsOf(*model), folder / "m.gguf");
+    EXPECT_EQ(ConfigText(OpenGguf(folder / "m.gguf").config.config), ConfigText(config));
+  }
+}
+
 TEST(GgufExport, ShortFloatsAreRoundedOnceAndVectorsStayWhole) {
   ops::TestBench bench;
   const ModelConfig config = Tiny("mixtral");

@@ -122,7 +122,10 @@ void ReadSizes(HfConfigReader& reader, ModelConfig& c) {
   c.num_decoder_layers = reader.Size({"num_hidden_layers"});
   c.num_query_heads = reader.Size({"num_attention_heads"});
   c.num_kv_heads = reader.SizeOr({"num_key_value_heads"}, c.num_query_heads);
-  c.head_dim = reader.SizeOr({"head_dim"}, c.emb_dim / c.num_query_heads);
+  // Latent attention has sizes of its own: files say nothing, or the part that turns. One value for all spellings.
+  const bool latent = c.attention_type == "mla";
+  const int64_t share = std::max<int64_t>(1, c.emb_dim / c.num_query_heads);
+  c.head_dim = latent ? share : reader.SizeOr({"head_dim"}, c.emb_dim / c.num_query_heads);
   c.max_target_length = c.max_position_embeddings = reader.SizeOr({"max_position_embeddings"}, 2048);
   c.normalization_layer_epsilon = reader.FindNumber({"rms_norm_eps"}).value_or(1e-6);
   c.mlp_activations = {ActivationOf(reader, {"hidden_act", "hidden_activation"}, "silu"), "linear"};
@@ -130,7 +133,7 @@ void ReadSizes(HfConfigReader& reader, ModelConfig& c) {
   c.normalize_embedding_logits = false;
   c.logits_dot_in_fp32 = true;  // a tied head is not rounded
   if (c.num_decoder_layers > kMostLayers) reader.Fail(fmt::format("{} layers", c.num_decoder_layers));
-  if (c.head_dim < 1 || c.head_dim % 2 != 0)
+  if (!latent && (c.head_dim < 1 || c.head_dim % 2 != 0))
     reader.Fail(fmt::format("head_dim is {}, expected an even size", c.head_dim));
   if (c.num_query_heads % c.num_kv_heads != 0) {
     reader.Fail(fmt::format("{} heads do not divide over {} key heads", c.num_query_heads, c.num_kv_heads));
