@@ -31,6 +31,16 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+// By its name, or by its first bytes: others use the ending .bin as well.
+bool IsPickle(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string(), extension = entry.path().extension().string();
+  if (extension == ".pt" || extension == ".pth" || extension == ".pkl") return true;
+  if (extension != ".bin") return false;
+  std::error_code error;
+  return name.starts_with("pytorch_model") ||
+         (entry.is_regular_file(error) && LooksLikePickle(MappedFile(entry.path()).bytes()));
+}
+
 [[noreturn]] void FailWithoutTensors(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
@@ -45,8 +55,7 @@ bool Exists(const fs::path& path) {
                 "checkpoint_storage_use_ocdbt=False");
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string extension = entry.path().extension().string();
-    if (extension != ".bin" && extension != ".pt" && extension != ".pth" && extension != ".pkl") continue;
+    if (!IsPickle(entry)) continue;
     throw Error(
         ErrorCode::kFile,
         fmt::format("{} is a pickle; Octavo never runs code from a model file", entry.path().filename().string()),
@@ -110,6 +119,12 @@ ShardedSafetensors::ShardedSafetensors(const fs::path& folder) : folder_(folder)
   for (const auto& [tensor, shard] : map) {
     if (!tensors_.contains(tensor)) ThrowFile("{} lists '{}' in {}, which does not hold it", kIndexName, tensor, shard);
   }
+}
+
+bool LooksLikePickle(std::span<const std::byte> bytes) {
+  if (bytes.size() < 4) return false;
+  const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
+  return (at(0) == 'P' && at(1) == 'K' && at(2) == 3 && at(3) == 4) || (at(0) == 0x80 && at(1) >= 2 && at(1) <= 5);
 }
 
 const StoredTensor* ShardedSafetensors::Find(std::string_view name) const {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,9 @@ class ShardedSafetensors {
   std::vector<std::unique_ptr<const SafetensorsFile>> files_;
   std::map<std::string, const StoredTensor*, std::less<>> tensors_;
 };
+
+// "PK\3\4" of zipped pickles, or protocol 2 to 5 of a bare one.
+bool LooksLikePickle(std::span<const std::byte> bytes);
 
 // Small text files of a model folder (config.json …), whole. Larger than `most` bytes is a file error.
 std::string ReadSmallFile(const std::filesystem::path& path, uint64_t most = uint64_t{16} << 20);

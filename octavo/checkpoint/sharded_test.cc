@@ -95,6 +95,8 @@ TEST(Sharded, RefusesBadIndexes) {
 TEST(Sharded, SaysWhatIsThereInstead) {
   const TempFolder folder;
   EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("holds neither model.safetensors nor"));
+  PublishFile(folder / "other.bin", "a vocabulary");  // no pickle
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("holds neither model.safetensors nor"));
   PublishFile(folder / "pytorch_model.bin", "x");
   EXPECT_EQ(ErrorOf(folder.path()),
             "pytorch_model.bin is a pickle; Octavo never runs code from a model file\n"

@@ -88,7 +88,8 @@ void AddFile(const fs::path& path, RawFiles& raw) {
   }
 }
 
-RawFiles OpenRaw(const fs::path& path) {
+RawFiles OpenRaw(const fs::path& given) {
+  const fs::path path = weights::ModelFileIn(given);
   RawFiles raw;
   if (fs::is_directory(path)) {
     AddFolder(path, raw);

@@ -5,6 +5,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/mapped_file.h"
 #include "octavo/checkpoint/checkpoint_store.h"
+#include "octavo/checkpoint/llama2c.h"
 #include "octavo/checkpoint/sharded.h"
 #include "octavo/models/model.h"
 #include "octavo/weights/convert_floats.h"
@@ -60,13 +61,6 @@ bool IsOrbax(const fs::path& folder) {
   return Exists(folder / "manifest.ocdbt") || Exists(folder / "_CHECKPOINT_METADATA") || Exists(folder / "_METADATA");
 }
 
-// "PK\3\4" of zipped pickles, or protocol 2 to 5 of a bare one.
-bool LooksLikePickle(std::span<const std::byte> bytes) {
-  if (bytes.size() < 4) return false;
-  const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
-  return (at(0) == 'P' && at(1) == 'K' && at(2) == 3 && at(3) == 4) || (at(0) == 0x80 && at(1) >= 2 && at(1) <= 5);
-}
-
 std::vector<fs::path> SafetensorsIn(const fs::path& path) {
   if (!IsFolder(path)) return {path};
   std::vector<fs::path> files;
@@ -76,6 +70,13 @@ std::vector<fs::path> SafetensorsIn(const fs::path& path) {
   }
   std::sort(files.begin(), files.end());
   return files;
+}
+
+bool IsModelFile(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return false;
+  if (path.extension() == ".gguf") return true;
+  return path.extension() == ".bin" && LooksLikeLlama2c(MappedFile(path).bytes());
 }
 
 StoredModel OpenMaxText(const fs::path& path, const OpenOptions& options) {
@@ -155,6 +156,26 @@ StoredModel Open(const fs::path& path, const OpenOptions& options) {
 
 }  // namespace
 
+fs::path ModelFileIn(const fs::path& path) {
+  std::error_code error;
+  if (!IsFolder(path) || Exists(path / "config.json") || IsCheckpoint(path) || IsRun(path) || IsOrbax(path) ||
+      !SafetensorsIn(path).empty()) {
+    return path;
+  }
+  std::vector<fs::path> files;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (IsModelFile(it->path())) files.push_back(it->path());
+  }
+  if (files.empty()) return path;
+  if (files.size() == 1) return files[0];
+  std::sort(files.begin(), files.end());
+  std::vector<std::string> names;
+  for (const fs::path& file : files) names.push_back(file.filename().string());
+  throw Error(ErrorCode::kUsage,
+              fmt::format("{} holds {} models: {}", path.string(), names.size(), fmt::join(names, ", ")),
+              fmt::format("name one of them: {}", files[0].string()));
+}
+
 std::string_view NameOf(StoredKind kind) {
   constexpr std::string_view kNames[] = {"octavo train", "octavo",   "octavo quantized",   "hf safetensors",
                                          "gguf",         "llama2.c", "maxtext safetensors"};
@@ -170,6 +191,7 @@ StoredModel OpenStored(const fs::path& path, const OpenOptions& options) {
     const fs::path target = fs::read_symlink(real, error);
     if (!error) real = target.is_absolute() ? target : real.parent_path() / target;
   }
+  real = ModelFileIn(real);
   StoredModel model = Open(real, options);
   if (options.config != nullptr && model.kind != StoredKind::kMaxText) UseConfig(model, *options.config);
   const fs::path shown = real.filename() == "checkpoints" ? real.parent_path() : real;

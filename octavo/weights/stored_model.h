@@ -98,6 +98,10 @@ struct OpenOptions {
 // one file error that lists every tensor that is missing, superfluous or of another shape or type.
 StoredModel OpenStored(const std::filesystem::path& path, const OpenOptions& options = {});
 
+// The one GGUF or llama2.c file of a folder that is no model in another form, else the path as it is. Several: a usage
+// error that names them.
+std::filesystem::path ModelFileIn(const std::filesystem::path& path);
+
 // A parameter in floats or in codes, as it is stored or as it is to be written.
 using ParameterValue = std::variant<Tensor, QArray>;
 

@@ -182,6 +182,33 @@ TEST_F(Stored, RunsPicklesAndOrbaxAreRefusedInWords) {
   EXPECT_THAT(FailureOf([&] { OpenStored(folder_ / "notes.txt"); }).message, HasSubstr("no model that Octavo knows"));
 }
 
+TEST_F(Stored, FoldersOfLlama2cAndGgufFilesAreTheirFile) {
+  // dim 4, mlp 8, 1 layer, 1 head, 1 key head, 3 tokens (tied), 2 positions.
+  std::string file;
+  for (const int32_t size : {4, 8, 1, 1, 1, 3, 2}) file.append(reinterpret_cast<const char*>(&size), 4);
+  const int floats = 3 * 4 + 4 + 4 * 16 + 4 + 3 * 32 + 4 + 2 * 2 * 2;
+  file.append(static_cast<size_t>(floats) * 4, '\0');
+  Touch("story/stories.bin", file);
+  Touch("story/tokenizer.bin", "words");
+  Touch("story/tokenizer.model");
+  const StoredModel story = OpenStored(folder_ / "story");
+  EXPECT_EQ(story.kind, StoredKind::kLlama2c);
+  EXPECT_EQ(story.path.filename(), "stories.bin");
+  EXPECT_EQ(story.config.vocab_size, 3);
+  EXPECT_EQ(story.tokenizer, folder_ / "story/tokenizer.model");
+
+  Touch("story/again.bin", file);
+  const Failure two = FailureOf([&] { OpenStored(folder_ / "story"); });
+  EXPECT_EQ(two.exit, 2);
+  EXPECT_EQ(two.message, (folder_ / "story").string() + " holds 2 models: again.bin, stories.bin");
+  EXPECT_EQ(two.hint, "name one of them: " + (folder_ / "story/again.bin").string());
+
+  Touch("gguf/model.gguf", "GGUF");  // opened as what it says it is
+  EXPECT_THAT(FailureOf([&] { OpenStored(folder_ / "gguf"); }).message, HasSubstr("model.gguf"));
+  Touch("words/tokenizer.bin", "words");
+  EXPECT_THAT(FailureOf([&] { OpenStored(folder_ / "words"); }).message, HasSubstr("holds neither model.safetensors"));
+}
+
 TEST_F(Stored, MaxTextTreesOfBothForms) {
   for (const char* collection : {"params/", "params/params/"}) {
     for (const bool scanned : {false, true}) {
