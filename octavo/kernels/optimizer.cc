@@ -1,14 +1,16 @@
 #include "octavo/kernels/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "octavo/base/error.h"
+#include "octavo/kernels/reductions_rows.h"
 #include "octavo/kernels/rows.h"
 
 namespace octavo::kernels {
 namespace {
 
-constexpr int64_t kGrain = 4096;
+constexpr int64_t kGrain = kChunk;
 
 // base^exponent by squaring: the same bits on every machine, unlike the C library's pow.
 double IntegerPower(double base, int64_t exponent) {
@@ -21,6 +23,21 @@ double IntegerPower(double base, int64_t exponent) {
 
 void CheckScalar(const char* op, const char* name, double value, double low, double high) {
   if (!(value >= low && value <= high)) ThrowUsage("{}: {} is {}, expected {} … {}", op, name, value, low, high);
+}
+
+// Runs step(begin, end) over all elements; with `squares`, chunk by chunk, so that the new weights are still near when
+// their squares are added.
+template <typename Step>
+void RunChunks(ThreadPool& pool, Isa isa, int64_t count, const float* weight, double* squares, const Step& step) {
+  pool.ParallelFor(count, kGrain, [&](int64_t begin, int64_t end) {
+    if (squares == nullptr) return step(begin, end);
+    for (int64_t at = begin; at < end; at += kChunk) {
+      const int64_t stop = std::min(at + kChunk, end);
+      step(at, stop);
+      squares[at / kChunk] = isa >= Isa::kAvx2 ? ChunkSumAvx2(SumOf::kSquares, weight + at, DType::kF32, stop - at)
+                                               : ChunkSumRef(SumOf::kSquares, weight + at, DType::kF32, stop - at);
+    }
+  });
 }
 
 struct Decay {
@@ -91,7 +108,7 @@ void AdamUpdate(ThreadPool& pool, Isa isa, const AdamArgs& args) {
                       args.weight,
                       args.moment1,
                       args.moment2};
-  pool.ParallelFor(args.count, kGrain, [&](int64_t begin, int64_t end) {
+  RunChunks(pool, isa, args.count, args.weight, args.squares, [&](int64_t begin, int64_t end) {
     isa >= Isa::kAvx2 ? AdamStepAvx2(step, begin, end) : AdamStepRef(step, begin, end);
   });
 }
@@ -109,7 +126,7 @@ void SgdUpdate(ThreadPool& pool, Isa isa, const SgdArgs& args) {
                      args.grad,
                      args.weight,
                      args.momentum != 0 ? args.trace : nullptr};
-  pool.ParallelFor(args.count, kGrain, [&](int64_t begin, int64_t end) {
+  RunChunks(pool, isa, args.count, args.weight, args.squares, [&](int64_t begin, int64_t end) {
     isa >= Isa::kAvx2 ? SgdStepAvx2(step, begin, end) : SgdStepRef(step, begin, end);
   });
 }

@@ -30,6 +30,7 @@ struct AdamArgs {
   float* weight = nullptr;
   float* moment1 = nullptr;
   float* moment2 = nullptr;
+  double* squares = nullptr;  // ChunkSums (reductions.h) of the squares of the new weights; null: not wanted
 };
 void AdamUpdate(ThreadPool& pool, Isa isa, const AdamArgs& args);
 
@@ -41,7 +42,8 @@ struct SgdArgs {
   int64_t count = 0;
   const float* grad = nullptr;
   float* weight = nullptr;
-  float* trace = nullptr;  // null without momentum
+  float* trace = nullptr;     // null without momentum
+  double* squares = nullptr;  // as above
 };
 void SgdUpdate(ThreadPool& pool, Isa isa, const SgdArgs& args);
 

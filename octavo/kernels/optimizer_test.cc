@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/kernels/reductions.h"
 #include "octavo/kernels/sample_rows.h"
 
 namespace octavo::kernels {
@@ -117,6 +118,35 @@ TEST(Optimizer, ThreadsNeverChangeABit) {
     State many(20000);
     Steps(pool, ChooseIsa().isa, {.rate = 1e-3}, 2, many);
     EXPECT_TRUE(many == alone);
+  }
+}
+
+// The squares of the new weights come on the way, with the bits of a pass of their own.
+TEST(Optimizer, SquaresAreThoseOfTheNewWeights) {
+  for (const Isa isa : AvailableIsas()) {
+    for (const int64_t n : {1, 4096, 4097, 20000}) {
+      ThreadPool pool(2);
+      const std::vector<float> grad = SampleFloats(n, 3);
+      std::vector<double> adam(static_cast<size_t>(ChunksOf(n))), sgd(adam.size()), expected(adam.size());
+      State state(n);
+      AdamUpdate(pool, isa,
+                 {.rate = 1e-2,
+                  .count = n,
+                  .grad = grad.data(),
+                  .weight = state.weight.data(),
+                  .moment1 = state.moment1.data(),
+                  .moment2 = state.moment2.data(),
+                  .squares = adam.data()});
+      State plain(n);
+      Steps(pool, isa, {.rate = 1e-2}, 0, plain);
+      ChunkSums(pool, isa, SumOf::kSquares, state.weight.data(), DType::kF32, n, expected.data());
+      EXPECT_EQ(adam, expected) << n;
+      EXPECT_NE(HashOf(state.weight), HashOf(plain.weight));
+      SgdUpdate(pool, isa,
+                {.rate = 0.1, .count = n, .grad = grad.data(), .weight = plain.weight.data(), .squares = sgd.data()});
+      ChunkSums(pool, isa, SumOf::kSquares, plain.weight.data(), DType::kF32, n, expected.data());
+      EXPECT_EQ(sgd, expected) << n;
+    }
   }
 }
 

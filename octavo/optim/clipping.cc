@@ -16,11 +16,15 @@ NormOfParts::NormOfParts(const std::vector<std::string>& names)
 }
 
 void NormOfParts::Take(ThreadPool& pool, kernels::Isa isa, size_t index, const Tensor& tensor) {
-  taken_[index] = true;
   const Tensor packed = tensor.Contiguous();
-  partials_[index].resize(static_cast<size_t>(kernels::ChunksOf(packed.size())));
   kernels::ChunkSums(pool, isa, kernels::SumOf::kSquares, packed.RawData(), packed.dtype(), packed.size(),
-                     partials_[index].data());
+                     Slot(index, packed.size()));
+}
+
+double* NormOfParts::Slot(size_t index, int64_t count) {
+  taken_[index] = true;
+  partials_[index].resize(static_cast<size_t>(kernels::ChunksOf(count)));
+  return partials_[index].data();
 }
 
 double NormOfParts::Norm() const {

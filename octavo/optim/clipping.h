@@ -21,6 +21,8 @@ class NormOfParts {
  public:
   explicit NormOfParts(const std::vector<std::string>& names);
   void Take(ThreadPool& pool, kernels::Isa isa, size_t index, const Tensor& tensor);  // again: in place of the first
+  // Where to write the ChunkSums of a tensor of `count` elements that somebody else takes the squares of.
+  double* Slot(size_t index, int64_t count);
   bool Has(size_t index) const { return taken_[index]; }
   double Norm() const;  // what was not taken counts as zero
 

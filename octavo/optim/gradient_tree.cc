@@ -7,6 +7,7 @@
 #include "octavo/base/check.h"
 #include "octavo/base/error.h"
 #include "octavo/kernels/elementwise.h"
+#include "octavo/kernels/joined_sums.h"
 
 namespace octavo::optim {
 namespace {
@@ -57,7 +58,7 @@ void GradientTree::Begin(int64_t shard, size_t parameters) {
   }
 }
 
-void GradientTree::Give(size_t parameter, Tensor gradient) {
+void GradientTree::Give(size_t parameter, Tensor gradient, NormOfParts* norm) {
   OCTAVO_CHECK(!given_[parameter]);
   given_[parameter] = true;
   if (gradient.defined() && gradient.dtype() != DType::kF32) {
@@ -67,6 +68,7 @@ void GradientTree::Give(size_t parameter, Tensor gradient) {
     coming_.gradients[parameter] = Own(std::move(gradient));
     return;
   }
+  if (gradient.defined() && JoinAll(parameter, gradient.Contiguous(), norm)) return;
   Tensor sum = nodes_.back().gradients[parameter].defined() && gradient.defined() ? gradient.Contiguous()
                                                                                   : Own(std::move(gradient));
   gradient = Tensor();
@@ -77,6 +79,22 @@ void GradientTree::Give(size_t parameter, Tensor gradient) {
   }
 }
 
+// The usual case, in one pass: every node that the shard joins has this gradient.
+bool GradientTree::JoinAll(size_t parameter, const Tensor& gradient, NormOfParts* norm) {
+  std::vector<float*> left;
+  for (size_t i = 0; i < joins_; ++i) {
+    Tensor& one = nodes_[nodes_.size() - 1 - i].gradients[parameter];
+    if (!one.defined()) return false;
+    OCTAVO_CHECK(one.shape() == gradient.shape());
+    left.push_back(one.MutableData<float>());
+  }
+  double* const squares = norm != nullptr && Completes() ? norm->Slot(parameter, gradient.size()) : nullptr;
+  kernels::JoinSums(pool_, isa_,
+                    {.count = gradient.size(), .term = gradient.Data<float>(), .left = left, .squares = squares});
+  for (size_t i = 0; i + 1 < joins_; ++i) nodes_[nodes_.size() - 1 - i].gradients[parameter] = Tensor();
+  return true;
+}
+
 // As it is when it may be added to in place: packed, writable, and not another's storage.
 Tensor GradientTree::Own(Tensor gradient) {
   if (!gradient.defined()) return gradient;
@@ -84,11 +102,15 @@ Tensor GradientTree::Own(Tensor gradient) {
   return own ? gradient : gradient.Clone();
 }
 
-Tensor GradientTree::Complete(size_t parameter) const {
-  const bool last = coming_.begin + 1 == shards_ && parameter < given_.size() && given_[parameter];
+// Whether the shard that comes in is the last part of the whole sum.
+bool GradientTree::Completes() const {
   // A rank that begins later has its own part of the sum only.
   const int64_t begin = nodes_.empty() ? coming_.begin : nodes_.front().begin;
-  if (!last || joins_ != nodes_.size() || begin != 0) return Tensor();
+  return coming_.begin + 1 == shards_ && joins_ == nodes_.size() && begin == 0;
+}
+
+Tensor GradientTree::Complete(size_t parameter) const {
+  if (!Completes() || parameter >= given_.size() || !given_[parameter]) return Tensor();
   return joins_ == 0 ? coming_.gradients[parameter] : nodes_.front().gradients[parameter];
 }
 

@@ -12,6 +12,7 @@
 #include "octavo/base/thread_pool.h"
 #include "octavo/dist/communicator.h"
 #include "octavo/kernels/isa.h"
+#include "octavo/optim/clipping.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo::optim {
@@ -28,7 +29,8 @@ class GradientTree {
 
   // The same in pieces: parameters come in any order, each at most once; one that does not come has a gradient of zero.
   void Begin(int64_t shard, size_t parameters);
-  void Give(size_t parameter, Tensor gradient);
+  // When this makes the whole sum of the parameter known, its squares go to `norm`, in the same pass over memory.
+  void Give(size_t parameter, Tensor gradient, NormOfParts* norm = nullptr);
   void End();
   // Of one parameter, after the last shard gave it: the whole sum on this rank, undefined before that.
   Tensor Complete(size_t parameter) const;
@@ -46,6 +48,8 @@ class GradientTree {
 
   static bool Joins(const Node& left, const Node& right);
   void JoinOne(Tensor& into, Tensor from) const;
+  bool JoinAll(size_t parameter, const Tensor& gradient, NormOfParts* norm);
+  bool Completes() const;
   Tensor Own(Tensor gradient);
   void Push(std::vector<Node>& nodes, Node node) const;
   void Join(Gradients& into, Gradients from) const;

@@ -99,6 +99,32 @@ TEST(GradientTree, PiecesInAnyOrderGiveTheSameBits) {
   }
 }
 
+// The norm that is taken while the last shard joins is that of the finished sum.
+TEST(GradientTree, SquaresAreTakenOnTheWay) {
+  ThreadPool pool(2);
+  SelfCommunicator self;
+  const std::vector<std::string> names = {"c", "a", "b"};
+  for (const int64_t shards : {2, 4, 8}) {
+    GradientTree tree(pool, kernels::ChooseIsa().isa, shards);
+    NormOfParts norm(names);
+    for (int64_t shard = 0; shard < shards; ++shard) {
+      Gradients gradients = ShardGradients(shard);
+      tree.Begin(shard, gradients.size());
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        if (!gradients[i].defined()) continue;
+        EXPECT_FALSE(norm.Has(i)) << "before the last shard";
+        tree.Give(i, std::move(gradients[i]), &norm);
+      }
+      tree.End();
+    }
+    const Gradients sum = tree.Finish(self);
+    EXPECT_TRUE(norm.Has(0) && norm.Has(2));
+    EXPECT_EQ(norm.Has(1), shards > 2);  // shard 1 has no gradient of it
+    if (!norm.Has(1)) norm.Take(pool, kernels::ChooseIsa().isa, 1, sum[1]);
+    EXPECT_EQ(norm.Norm(), GlobalNorm(pool, kernels::Isa::kReference, names, sum)) << shards;
+  }
+}
+
 TEST(GradientTree, SharedStorageIsNotSummedTwice) {
   ThreadPool pool(1);
   SelfCommunicator self;

@@ -55,7 +55,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, std::span<ops::Parameter* co
 }
 
 void Optimizer::Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradients, double rate, double grad_scale,
-                     FunctionRef<void(size_t)> updated) {
+                     FunctionRef<double*(size_t)> squares) {
   OCTAVO_CHECK(gradients.size() == parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Tensor& weight = WeightOf(*parameters_[i]);
@@ -68,8 +68,8 @@ void Optimizer::Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradie
                           .grad_scale = grad_scale,
                           .count = weight.size(),
                           .grad = gradient.Data<float>(),
-                          .weight = weight.MutableData<float>()});
-      updated(i);
+                          .weight = weight.MutableData<float>(),
+                          .squares = squares(i)});
       continue;
     }
     kernels::AdamUpdate(
@@ -87,8 +87,8 @@ void Optimizer::Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradie
          .grad = gradient.Data<float>(),
          .weight = weight.MutableData<float>(),
          .moment1 = moment1_[i].MutableData<float>(),
-         .moment2 = moment2_[i].MutableData<float>()});
-    updated(i);
+         .moment2 = moment2_[i].MutableData<float>(),
+         .squares = squares(i)});
   }
   ++count_;
 }

@@ -39,11 +39,11 @@ class Optimizer {
 
   // One step with the gradients times `grad_scale`. A parameter without a gradient has a gradient of zero: its moments
   // fade and its weights decay.
-  // `updated` is called after each parameter, while it is still in the cache.
+  // `squares` says where the ChunkSums of each updated parameter go, taken while it is in the cache; null: nowhere.
   void Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradients, double rate, double grad_scale,
-            FunctionRef<void(size_t)> updated);
+            FunctionRef<double*(size_t)> squares);
   void Step(ThreadPool& pool, kernels::Isa isa, const Gradients& gradients, double rate, double grad_scale) {
-    Step(pool, isa, gradients, rate, grad_scale, [](size_t) {});
+    Step(pool, isa, gradients, rate, grad_scale, [](size_t) -> double* { return nullptr; });
   }
 
   int64_t count() const { return count_; }  // steps made

@@ -76,10 +76,10 @@ void Stepper::RunShard(const data::Batch& batch, int64_t step, int64_t shard, co
     const size_t index = index_.at(&parameter);
     {
       const ops::Timed timed(profile_, "gradients", "reduction", "backward");
-      tree.Give(index, std::move(gradient));
+      tree.Give(index, std::move(gradient), &sum.norm);
     }
     const Tensor complete = tree.Complete(index);
-    if (!complete.defined()) return;
+    if (!complete.defined() || sum.norm.Has(index)) return;
     const ops::Timed timed(profile_, "norms", "optimizer", "backward");
     sum.norm.Take(parts_.pool, parts_.isa, index, complete);
   });
@@ -171,11 +171,13 @@ double Stepper::Apply(double rate, ops::Profile* profile) {
   const ops::Timed timed(profile, "optimizer", "optimizer", "backward");
   const std::span<ops::Parameter* const> parameters = parts_.model.parameters();
   optim::NormOfParts norm(ParameterNames());
-  const auto take = [&](size_t i) { norm.Take(parts_.pool, parts_.isa, i, parameters[i]->tensor()); };
-  parts_.optimizer.Step(parts_.pool, parts_.isa, gradients_, rate, clip_factor_, take);
+  const auto squares = [&](size_t i) { return norm.Slot(i, parameters[i]->tensor().size()); };
+  parts_.optimizer.Step(parts_.pool, parts_.isa, gradients_, rate, clip_factor_, squares);
   gradients_.clear();
   AdvanceRecipe();
-  for (const ops::Parameter* moved : BalanceExperts()) take(index_.at(moved));
+  for (const ops::Parameter* moved : BalanceExperts()) {
+    norm.Take(parts_.pool, parts_.isa, index_.at(moved), moved->tensor());
+  }
   return norm.Norm();
 }
 
