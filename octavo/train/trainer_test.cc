@@ -177,6 +177,35 @@ TEST_F(Training, RematPoliciesGiveTheSameBits) {
   }
 }
 
+// Running state is read-only inside a step, so recomputation and accumulation together leave every bit alone too: that
+// of parameters, optimizer and histories.
+TEST_F(Training, Fp8WithRematAndAccumulationGivesTheSameBits) {
+  const Words recipes[] = {{"quantization=fp8_full"},
+                           {"quantization=fp8_gpu"},
+                           {"quantization=te_fp8_delayedscaling", "use_qwix_quantization=false"}};
+  for (Words recipe : recipes) {
+    recipe.push_back("steps=3");
+    const std::string name = recipe[0];
+    Words whole = recipe;
+    whole.push_back("remat_policy=none");
+    const std::string bits = Run(name, whole).bits;
+    for (const char* policy : {"full", "minimal_with_quantization", "save_qkv_proj"}) {
+      for (const int64_t split : {2, 4}) {
+        Words words = recipe;
+        words.push_back(std::string("remat_policy=") + policy);
+        words.push_back(fmt::format("per_device_batch_size={}", 8 / split));
+        words.push_back(fmt::format("gradient_accumulation_steps={}", split));
+        EXPECT_EQ(Run(fmt::format("{}-{}-{}", name, policy, split), words).bits, bits) << policy << " " << split;
+      }
+    }
+    // What a state that does not move would give: the hash tells it apart.
+    Words two = whole;
+    std::erase(two, "steps=3");
+    two.push_back("steps=2");
+    EXPECT_NE(Run(name + "-2", two).bits, bits);
+  }
+}
+
 // The config of a run holds every key; taking it again must mean the same run.
 TEST_F(Training, TheSavedConfigResumes) {
   const Words words = {"quantization=int8", "per_device_batch_size=2", "max_target_length=8"};
