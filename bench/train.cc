@@ -135,6 +135,9 @@ int Run(const Args& args) {
             threads = static_cast<int>(args.Int("threads", 2, 1, 256));
   const std::string sizes = args.Text("size", "S,M");
   if (args.Has("one")) return RunOneTraining(sizes, args.Text("one", ""), std::max(1, steps), threads);
+  if (args.Has("stats")) {
+    return RunStatsCost(args.Text("size", "S"), Split(args.Text("stats", "")), steps > 0 ? steps : 60, threads);
+  }
   const int rounds = static_cast<int>(args.Int("rounds", 2, 1, 100));
   fmt::print("whole training steps, {} threads, {}\n", threads, kernels::NameOf(kernels::ChooseIsa().isa));
   for (const std::string& name : {std::string("S"), std::string("M")}) {
@@ -162,13 +165,14 @@ int main(int argc, char** argv) {
   using octavo::OptionSpec;
   const octavo::VerbSpec verb{
       .name = "bench_train",
-      .synopsis = "[--size S,M] [--rounds N] [--steps N] [--profile] [--no-peer] [--contenders LIST]",
+      .synopsis = "[--size S,M] [--rounds N] [--steps N] [--profile] [--no-peer] [--contenders LIST] [--stats RECIPES]",
       .summary = "whole training steps",
       .details = "",
       .options = {OptionSpec{"size", "S,M", "which sizes"}, OptionSpec{"rounds", "N", "turns of every contender"},
                   OptionSpec{"steps", "N", "timed steps of a turn"},
                   OptionSpec{"profile", "", "the tables by site too"}, OptionSpec{"no_peer", "", "without PyTorch"},
                   OptionSpec{"contenders", "LIST", "of fp32 int8 and other recipes, eager compile eager-avx2 …"},
+                  OptionSpec{"stats", "RECIPES", "instead: what quant_stats=light costs under each"},
                   OptionSpec{"one", "RECIPE", "one contender, as JSON"}}};
   try {
     const std::vector<std::string_view> words(argv + 1, argv + argc);

@@ -35,6 +35,9 @@ struct TrainMeasurement {
 // Runs `steps` timed steps after one that warms up, and prints the measurement.
 int RunOneTraining(const std::string& size, const std::string& recipe, int steps, int threads);
 
+// What quant_stats=light costs under each recipe, printed; 3 when it is over 1 % of a step.
+int RunStatsCost(const std::string& size, const std::vector<std::string>& recipes, int steps, int threads);
+
 // Runs the command and reads what it printed.
 TrainMeasurement Measure(const std::vector<std::string>& command);
 
