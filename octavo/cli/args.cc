@@ -47,6 +47,16 @@ const OptionSpec* FindOption(const VerbSpec& verb, std::string_view name) {
                   : fmt::format("did you mean '{}'? See octavo {} --help", fmt::join(nearest, "', '"), verb.name));
 }
 
+// An option of the verb that a name, which is none and no key either, was meant to be.
+const OptionSpec* MeantOption(const VerbSpec& verb, std::string_view name) {
+  constexpr size_t kLong = 5;  // shorter names are near to too many others
+  for (const OptionSpec& option : verb.options) {
+    if (option.name.size() < kLong || EditDistance(name, option.name) > 2) continue;
+    return KeyTable::BuiltIn().Find(name) == nullptr ? &option : nullptr;
+  }
+  return nullptr;
+}
+
 // True for a word like `key=value`, where key is a plain name: `a/b=c` and `=x` are positionals.
 bool LooksLikeAssignment(std::string_view word) {
   const size_t equals = word.find('=');
@@ -101,6 +111,10 @@ Args Args::Parse(const VerbSpec& verb, std::span<const std::string_view> words) 
     const std::string name = Normalized(word.substr(0, equals));
     const OptionSpec* option = FindOption(verb, name);
     if (option == nullptr && verb.takes_settings) {
+      if (const OptionSpec* meant = MeantOption(verb, name)) {
+        throw Error(ErrorCode::kUsage, fmt::format("unknown key '{}' on the command line", name),
+                    fmt::format("did you mean '{}'? See octavo {} --help", meant->name, verb.name));
+      }
       i += TakeSetting(words.subspan(i), args.settings_) - 1;
       continue;
     }

@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -10,6 +12,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/publish.h"
 #include "octavo/cli/chat_input.h"
+#include "octavo/cli/error_text.h"
 #include "octavo/cli/generation.h"
 #include "octavo/cli/verbs.h"
 #include "octavo/text/template_json.h"
@@ -88,24 +91,30 @@ class Conversation {
     } else if (name == "/system") {
       system_ = rest;
       Reset();
+      fmt::print(stderr, "{}; the conversation is empty\n",
+                 rest.empty() ? "no system message" : "the system message is set");
     } else if (name == "/seed") {
-      try {
-        sampling_.seed = std::stoull(rest);
-      } catch (const std::exception&) {
-        ThrowUsage("/seed N: '{}' is no number", rest);
+      uint64_t seed = 0;
+      const auto [end, problem] = std::from_chars(rest.data(), rest.data() + rest.size(), seed);
+      if (problem != std::errc() || end != rest.data() + rest.size()) {
+        ThrowUsage("/seed N: '{}' is no whole number from 0 to {}", rest, UINT64_MAX);
       }
-    } else {
-      if (name != "/help") fmt::print(stderr, "unknown command {}\n", name);
+      sampling_.seed = seed;
+      fmt::print(stderr, "seed {}\n", seed);
+    } else if (name == "/help") {
       fmt::print(stderr, "{}", kHelp);
+    } else {
+      throw Error(ErrorCode::kUsage, fmt::format("there is no command {}", name), kHelp);
     }
   }
 
-  // One turn. The question is taken back when it could not be asked.
+  // One turn. The question is taken back when it could not be asked or answered.
   void Say(const std::string& text, engine::Service& service) {
     messages_.push_back({{"role", "user"}, {"content", text}});
     engine::Answers answers;
     try {
       answers = Ask(service);
+      ThrowIfFailed(answers.samples[0]);
     } catch (const Error&) {
       messages_.erase(messages_.size() - 1);
       throw;
@@ -122,7 +131,6 @@ class Conversation {
     } else {
       Print("\n");
     }
-    if (!answer.error.empty()) fmt::print(stderr, "error: {}\n", answer.error);
     if (!args_.Switch("quiet")) fmt::print(stderr, "{}\n", SpeedLine(answers.usage, answer.finish));
   }
 
@@ -192,8 +200,7 @@ int Run(const Args& args) {
       }
     } catch (const Error& error) {
       if (!terminal) throw;  // a script wants to know
-      fmt::print(stderr, "error: {}\n", error.message());
-      if (!error.hint().empty()) fmt::print(stderr, "  {}\n", error.hint());
+      fmt::print(stderr, "{}", ErrorText(error));
     }
     InterruptGuard::Clear();
   }

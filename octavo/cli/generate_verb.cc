@@ -91,9 +91,7 @@ engine::Request MakeRequest(const Args& args, const GenerationWords& words, cons
 
 int Finished(const Args& args, const GenerationWords& words, const Answers& answers) {
   const Answer& first = answers.samples[0];
-  if (first.finish == Finish::kError) {
-    throw Error(first.error_code == "nan_logits" ? ErrorCode::kNumbers : ErrorCode::kJob, first.error);
-  }
+  ThrowIfFailed(first);
   if (!args.Switch("quiet")) fmt::print(stderr, "{}\n", SpeedLine(answers.usage, first.finish));
   if (first.finish == Finish::kCancelled) return 130;
   const std::string expected = words.settings.Text("autoregressive_decode_assert");
@@ -125,7 +123,9 @@ int Run(const Args& args) {
   if (json) {
     PrintJsonEnd(answers, *model);
   } else if (streams) {
-    if (!answers.samples[0].text.ends_with('\n')) Print("\n");
+    const Answer& answer = answers.samples[0];
+    const bool nothing = answer.text.empty() && answer.finish == Finish::kError;
+    if (!nothing && !answer.text.ends_with('\n')) Print("\n");
   } else {
     for (const Answer& answer : answers.samples) {
       Print(words.positional ? answer.text + "\n" : fmt::format("Input `{}` -> `{}`\n", text, answer.text));

@@ -168,6 +168,11 @@ engine::Answers Generate(engine::Service& service, const engine::Request& reques
   }
 }
 
+void ThrowIfFailed(const engine::Answer& answer) {
+  if (answer.finish != engine::Finish::kError) return;
+  throw Error(answer.error_code == "nan_logits" ? ErrorCode::kNumbers : ErrorCode::kJob, answer.error);
+}
+
 std::string SpeedLine(const engine::Usage& usage, engine::Finish finish) {
   const auto rate = [](double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0.0; };
   const int64_t run = usage.prompt_tokens - usage.cached_tokens;

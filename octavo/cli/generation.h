@@ -57,6 +57,9 @@ class InterruptGuard {
 engine::Answers Generate(engine::Service& service, const engine::Request& request,
                          const std::function<void(const engine::Event&)>& show);
 
+// An answer that ended in an error as that error: exit code 4 for numbers that broke, else 1.
+void ThrowIfFailed(const engine::Answer& answer);
+
 // "prompt 12 tokens, 3 cached, 0.05 s, 240 tok/s   generated 64 tokens, 0.61 s, 105 tok/s   length".
 std::string SpeedLine(const engine::Usage& usage, engine::Finish finish);
 std::string_view NameOf(engine::Finish finish);  // "stop", "length", "cancelled", "error"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "octavo/base/error.h"
+#include "octavo/cli/error_text.h"
 #include "octavo/cli/verbs.h"
 
 namespace {
@@ -17,8 +18,7 @@ namespace {
 void EndQuietly(int) { _exit(0); }
 
 int Report(const octavo::Error& error) {
-  fmt::print(stderr, "error: {}\n", error.message());
-  if (!error.hint().empty()) fmt::print(stderr, "  {}\n", error.hint());
+  fmt::print(stderr, "{}", octavo::ErrorText(error));
   return error.exit_code();
 }
 
