@@ -40,11 +40,51 @@ void Pause() {
 #endif
 }
 
-// Waits until value != old: spins first, then sleeps.
-void WaitWhileEqual(std::atomic<uint32_t>& value, uint32_t old) {
-  for (int i = 0; i < kSpins; ++i) {
+// What ThreadPool::FetchAhead was told. Read while it changes: a mixture of two hints fetches something useless, and
+// fetching never faults.
+struct Ahead {
+  static constexpr int64_t kPiece = 1024;  // between two looks at what is waited for: some 50 nanoseconds of memory
+
+  std::atomic<const std::byte*> data{nullptr};
+  std::atomic<int64_t> stride{0}, each{0};
+  std::atomic<uint32_t> number{0};  // of the hint
+};
+
+// How far one thread is with the hint it saw last.
+class Fetcher {
+ public:
+  Fetcher(const Ahead& ahead, int thread) : ahead_(ahead), thread_(thread) {}
+
+  // A piece of this thread's part; false when there is none left.
+  bool Fetch() {
+    const uint32_t number = ahead_.number.load(std::memory_order_acquire);
+    if (number != seen_) {
+      seen_ = number;
+      at_ = ahead_.data.load(std::memory_order_relaxed) + thread_ * ahead_.stride.load(std::memory_order_relaxed);
+      left_ = ahead_.each.load(std::memory_order_relaxed);
+    }
+    if (left_ <= 0) return false;
+    for (int64_t i = 0; i < Ahead::kPiece; i += 64) __builtin_prefetch(at_ + i, 0, 2);
+    at_ += Ahead::kPiece;
+    left_ -= Ahead::kPiece;
+    return true;
+  }
+
+ private:
+  const Ahead& ahead_;
+  int thread_;
+  uint32_t seen_ = 0;
+  const std::byte* at_ = nullptr;
+  int64_t left_ = 0;
+};
+
+// Waits until value != old: fetches ahead, spins, then sleeps.
+void WaitWhileEqual(std::atomic<uint32_t>& value, uint32_t old, Fetcher& fetcher) {
+  for (int i = 0; i < kSpins;) {
     if (value.load(std::memory_order_acquire) != old) return;
+    if (fetcher.Fetch()) continue;
     Pause();
+    ++i;
   }
   value.wait(old, std::memory_order_acquire);
 }
@@ -63,6 +103,8 @@ struct ThreadPool::Shared {
   std::vector<std::exception_ptr> errors;
   std::vector<std::thread> threads;
   std::thread::id maker = std::this_thread::get_id();
+  Ahead ahead;
+  Fetcher own{ahead, 0};  // of whoever calls Run
 
   // Publishes a run whose number 0 is the caller's.
   void Start(const FunctionRef<void(int, int)>& what, int workers) {
@@ -94,11 +136,12 @@ struct ThreadPool::Shared {
     if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1) pending.notify_one();
   }
 
-  void Loop(int workers) {
+  void Loop(int thread, int workers) {
     SetFloatMode();
+    Fetcher fetcher(ahead, thread);
     uint32_t seen = 0;
     while (true) {
-      WaitWhileEqual(generation, seen);
+      WaitWhileEqual(generation, seen, fetcher);
       seen = generation.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_acquire)) return;
       for (int worker; (worker = Take(workers)) >= 0;) RunOne(worker, workers);
@@ -113,7 +156,7 @@ ThreadPool::ThreadPool(int threads) : size_(threads), shared_(std::make_unique<S
   shared_->errors.resize(threads);
   shared_->next = static_cast<uint64_t>(threads);  // nothing to take yet
   for (int thread = 1; thread < threads; ++thread) {
-    shared_->threads.emplace_back([shared = shared_.get(), threads] { shared->Loop(threads); });
+    shared_->threads.emplace_back([shared = shared_.get(), thread, threads] { shared->Loop(thread, threads); });
   }
 }
 
@@ -136,7 +179,7 @@ void ThreadPool::Run(FunctionRef<void(int, int)> work) {
   shared.RunOne(0, size_);
   for (int worker; (worker = shared.Take(size_)) >= 0;) shared.RunOne(worker, size_);
   for (uint32_t left; (left = shared.pending.load(std::memory_order_acquire)) != 0;) {
-    WaitWhileEqual(shared.pending, left);
+    WaitWhileEqual(shared.pending, left, shared.own);
   }
   std::exception_ptr first;
   for (std::exception_ptr& error : shared.errors) {
@@ -162,6 +205,14 @@ void ThreadPool::ParallelFor(int64_t count, int64_t grain, FunctionRef<void(int6
     const Range range = Piece(count, grain, worker, workers);
     if (range.begin < range.end) work(range.begin, range.end);
   });
+}
+
+void ThreadPool::FetchAhead(const std::byte* data, int64_t stride, int64_t each) {
+  Ahead& ahead = shared_->ahead;
+  ahead.data.store(data, std::memory_order_relaxed);
+  ahead.stride.store(stride, std::memory_order_relaxed);
+  ahead.each.store(each, std::memory_order_relaxed);
+  ahead.number.fetch_add(1, std::memory_order_release);
 }
 
 Range Piece(int64_t count, int64_t grain, int index, int pieces) {

@@ -2,6 +2,7 @@
 // as worker 0. How many workers there are must never change a result: split outputs, never a sum.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -27,6 +28,10 @@ class ThreadPool {
   // Splits [0, count) into at most size() contiguous pieces, in multiples of `grain`, and runs work(begin, end) on
   // each.
   void ParallelFor(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> work);
+
+  // Memory that a later run reads: worker w begins with the `each` bytes at data + w * stride. Workers that wait bring
+  // their part into their caches meanwhile. Only a hint: the memory may be gone by then. Replaces the one before.
+  void FetchAhead(const std::byte* data, int64_t stride, int64_t each);
 
  private:
   struct Shared;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "octavo/kernels/carver.h"
+#include "octavo/kernels/panel_runs.h"
 
 namespace octavo::kernels {
 namespace {
@@ -47,10 +48,13 @@ void Attach(IntBlock& block, const Packed& packed) {
   block.row_sum = packed.row_sum;
 }
 
-void RunNarrow(ThreadPool& pool, Workspace& workspace, const IntProduct& product) {
-  const IntFamily& family = *product.family;
-  IntBlock block = product.block;
-  block.rows = product.a.rows;
+// Products of the same few rows: each worker packs them once and takes runs of the panels of all products, which are
+// numbered through.
+void RunNarrow(ThreadPool& pool, Workspace& workspace, std::span<const IntProduct> products) {
+  const IntProduct& first = products[0];
+  const IntFamily& family = *first.family;
+  IntBlock block = first.block;
+  block.rows = first.a.rows;
   Carver sizes(nullptr);
   Carve(sizes, family, block, block.rows);
   // Rows for which a family decodes panels: a pair of them at a time.
@@ -59,26 +63,46 @@ void RunNarrow(ThreadPool& pool, Workspace& workspace, const IntProduct& product
   sizes.Take<uint8_t>(scratch_bytes);
   const int64_t each = sizes.used();
   std::byte* memory = workspace.Get<std::byte>(kSlotLeft, each * pool.size());
-  const int64_t strips = Ceil(block.rows, family.strip_rows), panels = Ceil(block.cols, kPanelColumns);
-  // Long enough for the prefetchers, short enough to even out the workers.
-  const int64_t run = std::clamp<int64_t>(panels / (pool.size() * 8), 1, 64);
-  std::atomic<int64_t> next = 0;
-  pool.Run([&](int worker, int) {
-    int64_t begin = next.fetch_add(run, std::memory_order_relaxed);
-    if (begin >= panels) return;
+  const int64_t strips = Ceil(block.rows, family.strip_rows);
+  int64_t panels = 0;
+  for (const IntProduct& product : products) panels += Ceil(product.block.cols, kPanelColumns);
+  PanelRuns runs(panels, block.panel_bytes(), decodes ? 2 : 1, pool.size());
+  pool.Run([&](int worker, int workers) {
+    Range range = workers == 1 ? Range{0, panels} : runs.First(worker);
+    if (range.begin == range.end) return;
     Carver carver(memory + worker * each);
     const Packed packed = Carve(carver, family, block, block.rows);
     uint8_t* scratch = carver.Take<uint8_t>(scratch_bytes);
-    family.pack_strips(product.a, TargetOf(block, packed), 0, strips);
-    IntBlock mine = block;
-    Attach(mine, packed);
-    for (; begin < panels; begin = next.fetch_add(run, std::memory_order_relaxed)) {
-      const int64_t end = std::min(begin + run, panels);
-      const int64_t step = decodes ? 2 : strips == 1 ? run : 1;
-      for (int64_t panel = begin; panel < end; panel += step) {
-        family.run(mine, {0, strips, panel, std::min(panel + step, end)}, scratch);
+    family.pack_strips(first.a, TargetOf(block, packed), 0, strips);
+    for (; range.begin < range.end; range = workers == 1 ? Range{0, 0} : runs.Take()) {
+      int64_t before = 0;  // panels of the products before this one
+      for (const IntProduct& product : products) {
+        const int64_t own = Ceil(product.block.cols, kPanelColumns);
+        const int64_t begin = std::max(range.begin - before, int64_t{0}), end = std::min(range.end - before, own);
+        before += own;
+        if (begin >= end) continue;
+        IntBlock mine = product.block;
+        mine.rows = block.rows;
+        Attach(mine, packed);
+        const int64_t step = decodes ? 2 : strips == 1 ? end - begin : 1;
+        for (int64_t panel = begin; panel < end; panel += step) {
+          family.run(mine, {0, strips, panel, std::min(panel + step, end)}, scratch);
+        }
       }
     }
+  });
+}
+
+// Whether all are products of the same few rows with panels that exist and are cut alike.
+bool AreNarrow(std::span<const IntProduct> products) {
+  const IntProduct& first = products[0];
+  return std::ranges::all_of(products, [&](const IntProduct& one) {
+    return one.a.rows <= kNarrowRows && one.b.data == nullptr && one.family == first.family &&
+           one.a.data == first.a.data && one.a.rows == first.a.rows && one.a.cols == first.a.cols &&
+           one.a.row_stride == first.a.row_stride && one.a.col_stride == first.a.col_stride &&
+           one.block.tiles == first.block.tiles && one.block.units == first.block.units &&
+           one.block.tile_length == first.block.tile_length &&
+           (one.block.epilogue.col_zero.data == nullptr) == (first.block.epilogue.col_zero.data == nullptr);
   });
 }
 
@@ -209,8 +233,8 @@ void RunBatch(ThreadPool& pool, Workspace& workspace, std::vector<Piece>& batch)
 }  // namespace
 
 void RunIntProducts(ThreadPool& pool, Workspace& workspace, std::span<const IntProduct> products) {
-  if (products.size() == 1 && products[0].a.rows <= kNarrowRows && products[0].b.data == nullptr) {
-    if (products[0].a.rows > 0 && products[0].block.cols > 0) RunNarrow(pool, workspace, products[0]);
+  if (!products.empty() && AreNarrow(products)) {
+    if (products[0].a.rows > 0) RunNarrow(pool, workspace, products);
     return;
   }
   std::vector<Piece> batch;

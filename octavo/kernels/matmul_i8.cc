@@ -1,6 +1,7 @@
 #include "octavo/kernels/matmul_i8.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "octavo/base/error.h"
 #include "octavo/kernels/carver.h"
@@ -158,6 +159,23 @@ KernelChoice ChooseMatMulI8(Isa isa, const MatMulI8Args& args) { return ChooseFr
 void MatMulI8(ThreadPool& pool, Isa isa, const MatMulI8Args& args) {
   CheckMatMulI8(args);
   RunFrom(kEntries, pool, isa, args);
+}
+
+void MatMulI8(ThreadPool& pool, Isa isa, std::span<const MatMulI8Args> products) {
+  const bool streamed = isa >= Isa::kAvx2 && std::ranges::all_of(products, [](const MatMulI8Args& args) {
+                          return args.panels.data != nullptr && args.a.rows <= kFewRowsAmx && args.a.cols > 0;
+                        });
+  if (!streamed) {
+    for (const MatMulI8Args& args : products) MatMulI8(pool, isa, args);
+    return;
+  }
+  std::vector<IntProduct> list;
+  for (const MatMulI8Args& args : products) {
+    CheckMatMulI8(args);
+    list.push_back(ProductI8(isa, args, nullptr));
+  }
+  Workspace own;
+  RunIntProducts(pool, products.empty() || products[0].workspace == nullptr ? own : *products[0].workspace, list);
 }
 
 }  // namespace octavo::kernels

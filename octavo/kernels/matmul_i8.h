@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct MatMulI8Args {
 
 // Throws a usage error on mismatched shapes, K past the exact bound, or an output that does not fit the epilogue.
 void MatMulI8(ThreadPool& pool, Isa isa, const MatMulI8Args& args);
+// Several products, each with the bits it has alone. Weights that the same few rows stream go through one run of the
+// pool.
+void MatMulI8(ThreadPool& pool, Isa isa, std::span<const MatMulI8Args> products);
 
 // Which implementation a product would get, and why each faster one declined.
 KernelChoice ChooseMatMulI8(Isa isa, const MatMulI8Args& args);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "octavo/base/error.h"
 #include "octavo/kernels/int_driver.h"
@@ -122,10 +123,9 @@ constexpr IntFamily kFamilyAvx2{kStripRowsU4, 8, 0, false, PackStripsU4Avx2, nul
 constexpr IntFamily kFamilyAvx512{kStripRowsAvx512, 8, 2, false, PackStripsU4Avx512, nullptr, BlockU4Avx512};
 constexpr IntFamily kFamilyAmx{kStripRowsAmx, 8, 2, true, PackStripsU4Amx, nullptr, BlockU4Amx};
 
-template <const IntFamily& kFamily>
-void RunPacked(ThreadPool& pool, Isa, const MatMulU4Args& args) {
+IntProduct ProductOf(const IntFamily& family, const MatMulU4Args& args) {
   const TileCut cut = CutTiles(args.panels.k, args.panels.group);
-  IntProduct product{.family = &kFamily, .a = args.a};
+  IntProduct product{.family = &family, .a = args.a};
   IntBlock& block = product.block;
   block.panels = args.panels.data;
   block.cols = args.panels.n;
@@ -136,6 +136,12 @@ void RunPacked(ThreadPool& pool, Isa, const MatMulU4Args& args) {
   block.col_sum = args.panels.col_sums;
   block.epilogue = args.epilogue;
   block.out = args.out;
+  return product;
+}
+
+template <const IntFamily& kFamily>
+void RunPacked(ThreadPool& pool, Isa, const MatMulU4Args& args) {
+  const IntProduct product = ProductOf(kFamily, args);
   Workspace own;
   RunIntProducts(pool, args.workspace != nullptr ? *args.workspace : own, {&product, 1});
 }
@@ -156,6 +162,23 @@ KernelChoice ChooseMatMulU4(Isa isa, const MatMulU4Args& args) { return ChooseFr
 void MatMulU4(ThreadPool& pool, Isa isa, const MatMulU4Args& args) {
   CheckMatMulU4(args);
   RunFrom(kEntries, pool, isa, args);
+}
+
+void MatMulU4(ThreadPool& pool, Isa isa, std::span<const MatMulU4Args> products) {
+  const bool streamed = isa >= Isa::kAvx2 && std::ranges::all_of(products, [](const MatMulU4Args& args) {
+                          return args.a.rows <= kFewRowsAmx && args.a.cols > 0;
+                        });
+  if (!streamed) {
+    for (const MatMulU4Args& args : products) MatMulU4(pool, isa, args);
+    return;
+  }
+  std::vector<IntProduct> list;
+  for (const MatMulU4Args& args : products) {
+    CheckMatMulU4(args);
+    list.push_back(ProductOf(isa >= Isa::kAvx512 ? kFamilyAvx512 : kFamilyAvx2, args));
+  }
+  Workspace own;
+  RunIntProducts(pool, products.empty() || products[0].workspace == nullptr ? own : *products[0].workspace, list);
 }
 
 }  // namespace octavo::kernels

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "octavo/base/thread_pool.h"
 #include "octavo/kernels/isa.h"
@@ -41,6 +42,8 @@ struct MatMulU4Args {
 
 // Throws a usage error on mismatched shapes or a group past the exact bound of int32.
 void MatMulU4(ThreadPool& pool, Isa isa, const MatMulU4Args& args);
+// Several products, as MatMulI8's.
+void MatMulU4(ThreadPool& pool, Isa isa, std::span<const MatMulU4Args> products);
 void MatMulU4Reference(const MatMulU4Args& args);
 // Which implementation a product would get, and why each faster one declined.
 KernelChoice ChooseMatMulU4(Isa isa, const MatMulU4Args& args);

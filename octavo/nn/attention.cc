@@ -1,6 +1,7 @@
 #include "octavo/nn/attention.h"
 
 #include <cmath>
+#include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/ops/slice.h"
@@ -42,7 +43,9 @@ Attention::Attention(const Builder& builder, std::string_view name, const Attent
 
 Attention::Heads Attention::Project(ops::Context& context, const ops::Var& x) const {
   if (options_.layout == QkvLayout::kSeparate) {
-    return {(*query_)(context, x), (*key_)(context, x), (*value_)(context, x)};
+    const Linear* const layers[] = {&*query_, &*key_, &*value_};
+    std::vector<ops::Var> parts = Linear::Each(context, x, layers);
+    return {std::move(parts[0]), std::move(parts[1]), std::move(parts[2])};
   }
   const ops::Var qkv = (*qkv_)(context, x);
   const int64_t sizes[] = {options_.query_heads, options_.kv_heads, options_.kv_heads};

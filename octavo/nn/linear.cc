@@ -23,4 +23,18 @@ ops::Var Linear::operator()(ops::Context& context, const ops::Var& x) const {
   return bias_ == nullptr ? y : ops::BiasAdd(context, y, *bias_);
 }
 
+std::vector<ops::Var> Linear::Each(ops::Context& context, const ops::Var& x, std::span<const Linear* const> layers) {
+  std::vector<ops::Branch> branches;
+  for (const Linear* layer : layers) {
+    branches.push_back({layer->name_, *layer->kernel_, layer->contracted_, layer->options_.save_name});
+  }
+  std::vector<ops::Var> results = ops::ProjectEach(context, x, branches);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i]->bias_ == nullptr) continue;
+    const ops::Scope scope(context, layers[i]->name_);
+    results[i] = ops::BiasAdd(context, results[i], *layers[i]->bias_);
+  }
+  return results;
+}
+
 }  // namespace octavo::nn

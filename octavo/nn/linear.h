@@ -2,6 +2,7 @@
 // the last axes of its input. Used by every block.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ class Linear {
   ops::Var operator()(ops::Context& context, const ops::Var& x) const;  // x [..., in...] -> [..., out...]
 
   const ops::Parameter& kernel() const { return *kernel_; }
+
+  // Several projections of one input, each as if it was called alone; served weights are read in one go.
+  static std::vector<ops::Var> Each(ops::Context& context, const ops::Var& x, std::span<const Linear* const> layers);
 
  private:
   std::string name_;

@@ -48,7 +48,8 @@ ops::Var Mlp::Branches(ops::Context& context, const ops::Var& x) const {
     const ops::Var both = in_[0](context, x);
     parts = ops::Unbind(context, both, both.value.rank() - 2);
   } else {
-    parts = {in_[0](context, x), in_[1](context, x)};
+    const Linear* const layers[] = {&in_[0], &in_[1]};
+    parts = Linear::Each(context, x, layers);
   }
   // The product does not care which branch is the plain one.
   const bool second = options_.activations[1] == "linear";

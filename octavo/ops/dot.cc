@@ -152,6 +152,16 @@ bool IsProjection(const Shape& lhs, const Shape& rhs, const DotDims& dims) {
   return true;
 }
 
+// The last axes of x against the first of a kernel.
+DotDims ProjectionDims(const Var& x, int contracted_axes) {
+  DotDims dims;
+  for (int i = 0; i < contracted_axes; ++i) {
+    dims.lhs_contract.push_back(x.value.rank() - contracted_axes + i);
+    dims.rhs_contract.push_back(i);
+  }
+  return dims;
+}
+
 }  // namespace
 
 Operand Activation(const Var& value) { return Operand{value.value, Role::kActivation, nullptr, value.node}; }
@@ -184,12 +194,43 @@ Var FloatAnswer(Context& context, const DotCall& call) {
 }
 
 Var Project(Context& context, const Var& x, const Parameter& kernel, int contracted_axes, std::string_view save_name) {
-  DotDims dims;
-  for (int i = 0; i < contracted_axes; ++i) {
-    dims.lhs_contract.push_back(x.value.rank() - contracted_axes + i);
-    dims.rhs_contract.push_back(i);
+  return DotGeneral(context, Activation(x), Weight(context, kernel, x.dtype()), ProjectionDims(x, contracted_axes),
+                    save_name);
+}
+
+std::vector<Var> ProjectEach(Context& context, const Var& x, std::span<const Branch> branches) {
+  // Who measures wants the time of each, and a tape the node of each.
+  if (context.interceptor != nullptr && context.tape == nullptr && context.profile == nullptr) {
+    const Operand lhs = Activation(x);
+    std::vector<Operand> weights;
+    std::vector<DotDims> dims;
+    std::vector<DotCall> calls;
+    weights.reserve(branches.size());
+    dims.reserve(branches.size());
+    bool projections = true;
+    for (const Branch& branch : branches) {
+      const Scope scope(context, branch.module);
+      weights.push_back(Weight(context, branch.kernel, x.dtype()));
+      dims.push_back(ProjectionDims(x, branch.contracted_axes));
+      projections = projections && IsProjection(x.shape(), weights.back().shape(), dims.back());
+      calls.push_back(DotCall{context.PeekSite(OpKind::kDotGeneral), lhs, weights.back(), dims.back(), ""});
+    }
+    std::optional<std::vector<Var>> answers;
+    if (projections) answers = context.interceptor->Dots(context, calls);
+    if (answers) {
+      for (size_t i = 0; i < branches.size(); ++i) {
+        const Scope scope(context, branches[i].module);
+        context.interceptor->Observe(context, context.NextSite(OpKind::kDotGeneral), (*answers)[i].value);
+      }
+      return *std::move(answers);
+    }
   }
-  return DotGeneral(context, Activation(x), Weight(context, kernel, x.dtype()), dims, save_name);
+  std::vector<Var> results;
+  for (const Branch& branch : branches) {
+    const Scope scope(context, branch.module);
+    results.push_back(Project(context, x, branch.kernel, branch.contracted_axes, branch.save_name));
+  }
+  return results;
 }
 
 Var Einsum(Context& context, std::string_view equation, const Operand& first, const Operand& second,

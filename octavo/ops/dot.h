@@ -2,7 +2,9 @@
 // This is the door through which rules reach a model that knows nothing of them.
 #pragma once
 
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "octavo/ops/context.h"
 #include "octavo/ops/interceptor.h"
@@ -27,6 +29,16 @@ Var FloatAnswer(Context& context, const DotCall& call);
 // Contracts the last axes of `x` that `kernel` begins with: x [..., K], kernel [K, ...], in the type of x.
 Var Project(Context& context, const Var& x, const Parameter& kernel, int contracted_axes = 1,
             std::string_view save_name = "");
+
+// One of several weights that read the same activation.
+struct Branch {
+  std::string_view module;  // the scope it runs in
+  const Parameter& kernel;
+  int contracted_axes = 1;
+  std::string_view save_name = "";
+};
+// Project for each. In inference a provider may multiply them together.
+std::vector<Var> ProjectEach(Context& context, const Var& x, std::span<const Branch> branches);
 
 // Two operands, explicit result, letters and "...": "btd,df->btf". The dot's lhs is the second operand, as in the
 // reference: rules about sides and the order of scales depend on it.

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "octavo/ops/dot_dims.h"
 #include "octavo/ops/kv_pages.h"
@@ -62,6 +64,8 @@ class Interceptor {
  public:
   virtual ~Interceptor() = default;
   virtual std::optional<Var> Dot(Context&, const DotCall&) { return std::nullopt; }
+  // Projections of one activation, in inference only: all of them at once, or nullopt, and Dot is asked for each.
+  virtual std::optional<std::vector<Var>> Dots(Context&, std::span<const DotCall>) { return std::nullopt; }
   virtual std::optional<Var> RaggedDot(Context&, const RaggedCall&) { return std::nullopt; }
   // Whether it may answer the dot of this site. When it does not, an op may compute the dot as part of something larger
   // (the head inside the loss) and only announces it (Fused).

@@ -196,6 +196,13 @@ std::optional<ops::Var> LoraProvider::Dot(ops::Context& context, const ops::DotC
       });
 }
 
+std::optional<std::vector<ops::Var>> LoraProvider::Dots(ops::Context& context, std::span<const ops::DotCall> calls) {
+  const bool by_row = context.rows != nullptr && !context.rows->adapter.empty();
+  const bool plain =
+      by_row ? std::ranges::count(context.rows->adapter, 0) == std::ssize(context.rows->adapter) : for_all_ == 0;
+  return plain && next_ != nullptr ? next_->Dots(context, calls) : std::nullopt;
+}
+
 std::optional<ops::Var> LoraProvider::RaggedDot(ops::Context& context, const ops::RaggedCall& call) {
   if (call.rhs.parameter != nullptr && AnyFor(call.rhs.parameter->name)) {
     ThrowUsage("{}: adapters of experts are not supported", call.site.ToString());

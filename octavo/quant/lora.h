@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,7 @@ class LoraProvider : public ops::Interceptor {
   void UseForAll(int number) { for_all_ = number; }
 
   std::optional<ops::Var> Dot(ops::Context& context, const ops::DotCall& call) override;
+  std::optional<std::vector<ops::Var>> Dots(ops::Context& context, std::span<const ops::DotCall> calls) override;
   std::optional<ops::Var> RaggedDot(ops::Context& context, const ops::RaggedCall& call) override;
   bool Answers(const ops::Site& site) const override;
   void Fused(ops::Context& context, const ops::DotCall& call) override;

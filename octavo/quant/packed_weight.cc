@@ -1,11 +1,11 @@
 #include "octavo/quant/packed_weight.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/base/float_mode.h"
-#include "octavo/kernels/matmul_i8.h"
-#include "octavo/kernels/matmul_u4.h"
+#include "octavo/kernels/panel_runs.h"
 #include "octavo/quant/fused_parts.h"
 
 namespace octavo::quant {
@@ -109,38 +109,77 @@ bool PackedWeight::Takes(const DotParts& left, const std::vector<int>& lhs_contr
          !(left.zero_point && right.zero_point);
 }
 
+kernels::MatMulU4Args PackedWeight::ArgsU4(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue,
+                                           Tensor& out) const {
+  kernels::MatMulU4Args args;
+  args.a = MatrixOf<int8_t>(rows, 0);
+  args.panels = {panels_.Data<uint8_t>(), col_sums_.Data<int32_t>(), k_, n_, tile_};
+  args.epilogue = epilogue;
+  args.out = OutputOf(out, 0);
+  args.workspace = &run.workspace;
+  return args;
+}
+
+kernels::MatMulI8Args PackedWeight::ArgsI8(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue,
+                                           Tensor& out) const {
+  kernels::MatMulI8Args args;
+  args.a = MatrixOf<int8_t>(rows, 0);
+  args.panels = {panels_.Data<int8_t>(), col_sums_.Data<int32_t>(), k_, n_, tile_};
+  args.tile = tile_;
+  args.epilogue = epilogue;
+  args.out = OutputOf(out, 0);
+  args.workspace = &run.workspace;
+  return args;
+}
+
 // rows [1, M, K] times the panels into out [1, M, N].
 void PackedWeight::Multiply(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue,
                             Tensor& out) const {
-  const int32_t* sums = col_sums_.Data<int32_t>();
   if (four_bits_) {
-    kernels::MatMulU4Args args;
-    args.a = MatrixOf<int8_t>(rows, 0);
-    args.panels = {panels_.Data<uint8_t>(), sums, k_, n_, tile_};
-    args.epilogue = epilogue;
-    args.out = OutputOf(out, 0);
-    args.workspace = &run.workspace;
-    kernels::MatMulU4(run.pool, run.isa, args);
+    kernels::MatMulU4(run.pool, run.isa, ArgsU4(run, rows, epilogue, out));
   } else {
-    kernels::MatMulI8Args args;
-    args.a = MatrixOf<int8_t>(rows, 0);
-    args.panels = {panels_.Data<int8_t>(), sums, k_, n_, tile_};
-    args.tile = tile_;
-    args.epilogue = epilogue;
-    args.out = OutputOf(out, 0);
-    args.workspace = &run.workspace;
-    kernels::MatMulI8(run.pool, run.isa, args);
+    kernels::MatMulI8(run.pool, run.isa, ArgsI8(run, rows, epilogue, out));
   }
   if (run.macs != nullptr) run.macs->integer += rows.size() * n_;
 }
 
 Tensor PackedWeight::MultiplyRows(const Run& run, const Tensor& codes, const Tensor& scale) const {
+  const PackedWeight* one = this;
+  return std::move(MultiplyRows(run, {&one, 1}, codes, scale)[0]);
+}
+
+std::vector<Tensor> PackedWeight::MultiplyRows(const Run& run, std::span<const PackedWeight* const> weights,
+                                               const Tensor& codes, const Tensor& scale) {
   const ScopedFloatMode mode;
-  Tensor out = Tensor::Empty({1, codes.dim(0), n_}, DType::kF32);
-  kernels::ScaleEpilogue epilogue;
-  SetScales({scale.ExpandDims(0), std::nullopt}, row_scales_, 0, DType::kF32, epilogue);
-  Multiply(run, codes.ExpandDims(0), epilogue, out);
+  const Tensor rows = codes.ExpandDims(0);
+  std::vector<Tensor> out;
+  std::vector<kernels::MatMulU4Args> four;
+  std::vector<kernels::MatMulI8Args> eight;
+  for (const PackedWeight* weight : weights) {
+    out.push_back(Tensor::Empty({1, codes.dim(0), weight->n_}, DType::kF32));
+    kernels::ScaleEpilogue epilogue;
+    SetScales({scale.ExpandDims(0), std::nullopt}, weight->row_scales_, 0, DType::kF32, epilogue);
+    if (weight->four_bits_) {
+      four.push_back(weight->ArgsU4(run, rows, epilogue, out.back()));
+    } else {
+      eight.push_back(weight->ArgsI8(run, rows, epilogue, out.back()));
+    }
+    if (run.macs != nullptr) run.macs->integer += codes.size() * weight->n_;
+  }
+  if (!four.empty()) kernels::MatMulU4(run.pool, run.isa, four);
+  if (!eight.empty()) kernels::MatMulI8(run.pool, run.isa, eight);
   return out;
+}
+
+PanelStream PackedWeight::StreamOf(std::span<const PackedWeight* const> weights, int workers) {
+  constexpr int64_t kMost = int64_t{256} << 10;  // of a worker: it must stay in its second cache until it is read
+  const auto panels_of = [](const PackedWeight& weight) { return (weight.n_ + 15) / 16; };
+  int64_t panels = 0;
+  for (const PackedWeight* weight : weights) panels += panels_of(*weight);
+  const Tensor& first = weights[0]->panels_;
+  const int64_t panel_bytes = first.bytes() / std::max<int64_t>(panels_of(*weights[0]), 1);
+  const int64_t stride = kernels::PanelRuns(panels, panel_bytes, 1, workers).First(0).end * panel_bytes;
+  return {first.RawData(), stride, std::min(stride, kMost)};
 }
 
 Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,

@@ -4,16 +4,26 @@
 // Operands that change with every product are packed as they go.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "octavo/kernels/matmul_i8.h"
+#include "octavo/kernels/matmul_u4.h"
 #include "octavo/quant/dot.h"
 #include "octavo/quant/dot_parts.h"
 #include "octavo/quant/fused_parts.h"
 #include "octavo/quant/run.h"
 
 namespace octavo::quant {
+
+// For ThreadPool::FetchAhead.
+struct PanelStream {
+  const std::byte* data;
+  int64_t stride, each;
+};
 
 class PackedWeight {
  public:
@@ -41,6 +51,12 @@ class PackedWeight {
   // that run again and again (serving): nothing about the weight is looked up anew. Only where TakesRows.
   bool TakesRows() const { return row_scales_.scale.has_value(); }
   Tensor MultiplyRows(const Run& run, const Tensor& codes, const Tensor& scale) const;
+  // The same for several weights of one depth. Few rows stream them together.
+  static std::vector<Tensor> MultiplyRows(const Run& run, std::span<const PackedWeight* const> weights,
+                                          const Tensor& codes, const Tensor& scale);
+
+  // What the workers of such a product of few rows begin with.
+  static PanelStream StreamOf(std::span<const PackedWeight* const> weights, int workers);
 
   // Whether PackedDot takes this left operand.
   bool Takes(const DotOperand& lhs, const std::vector<int>& lhs_contract) const;
@@ -50,6 +66,10 @@ class PackedWeight {
   // The weight as the right side of a dot; its codes are in the panels, so they are meta here.
   DotParts Parts() const;
   void Multiply(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue, Tensor& out) const;
+  kernels::MatMulU4Args ArgsU4(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue,
+                               Tensor& out) const;
+  kernels::MatMulI8Args ArgsI8(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue,
+                               Tensor& out) const;
 
   friend Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,
                           const PackedWeight& weight, std::optional<DType> preferred);

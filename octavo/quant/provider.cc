@@ -57,6 +57,16 @@ std::optional<ops::Var> Provider::Dot(ops::Context& context, const ops::DotCall&
       *site.treatment);
 }
 
+std::optional<std::vector<ops::Var>> Provider::Dots(ops::Context& context, std::span<const ops::DotCall> calls) {
+  std::vector<SiteCall> at;
+  for (const ops::DotCall& call : calls) {
+    const SitePlan& site = Find(call.site);
+    if (!site.treatment || site.dims != call.dims) return std::nullopt;  // Dot says what is wrong
+    at.push_back(SiteCall{*this, context, site, call.lhs, call.rhs, call.kept});
+  }
+  return ServedDots(at);
+}
+
 std::optional<ops::Var> Provider::RaggedDot(ops::Context& context, const ops::RaggedCall& call) {
   const SitePlan& site = Find(call.site);
   if (!site.treatment) return std::nullopt;
@@ -75,6 +85,14 @@ std::optional<ops::KvFormat> Provider::KvCache(ops::Context&, const ops::KvCall&
   if (caches_.empty()) return std::nullopt;
   const auto at = caches_.find(call.site);
   return at == caches_.end() ? std::nullopt : std::optional(at->second);
+}
+
+void StreamOrder::Next(ThreadPool& pool, std::span<const PackedWeight* const> weights) {
+  const PanelStream stream = PackedWeight::StreamOf(weights, pool.size());
+  if (last_ != nullptr) followers_.insert_or_assign(last_, stream);
+  last_ = stream.data;
+  const auto at = followers_.find(stream.data);
+  if (at != followers_.end()) pool.FetchAhead(at->second.data, at->second.stride, at->second.each);
 }
 
 RngKey NoiseKey(const ops::Context& context, const ops::Site& site) {

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "octavo/ops/interceptor.h"
 #include "octavo/ops/state.h"
@@ -29,12 +31,25 @@ struct QuantizedRows {
   QArray rows;    // [M, K], a scale per row
 };
 
+// Which weights followed which when a few rows streamed them last: what comes next is fetched while a step does
+// something else than reading weights. A model runs its layers in one order, so only the first step guesses wrong.
+class StreamOrder {
+ public:
+  // Called before a product; tells the pool what followed it last time.
+  void Next(ThreadPool& pool, std::span<const PackedWeight* const> weights);
+
+ private:
+  std::map<const std::byte*, PanelStream> followers_;  // by where the panels begin; addresses only, never read here
+  const std::byte* last_ = nullptr;
+};
+
 class Provider : public ops::Interceptor {
  public:
   // `plan` must outlive the provider.
   explicit Provider(const Plan& plan, const ProviderOptions& options = {});
 
   std::optional<ops::Var> Dot(ops::Context& context, const ops::DotCall& call) override;
+  std::optional<std::vector<ops::Var>> Dots(ops::Context& context, std::span<const ops::DotCall> calls) override;
   std::optional<ops::Var> RaggedDot(ops::Context& context, const ops::RaggedCall& call) override;
   bool Answers(const ops::Site& site) const override;
   void Fused(ops::Context& context, const ops::DotCall& call) override;
@@ -46,6 +61,7 @@ class Provider : public ops::Interceptor {
   WeightCache& weights() { return weights_; }
 
   QuantizedRows& last_rows() { return last_rows_; }
+  StreamOrder& streams() { return streams_; }
 
   const Plan& plan() const { return plan_; }
   // What the quantized dots run with, in a given context.
@@ -60,6 +76,7 @@ class Provider : public ops::Interceptor {
   ProviderOptions options_;
   WeightCache weights_;
   QuantizedRows last_rows_;
+  StreamOrder streams_;
   std::map<ops::Site, const SitePlan*> by_site_;
   std::map<ops::Site, ops::KvFormat> caches_;
 };

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "octavo/base/rng.h"
 #include "octavo/ops/context.h"
@@ -36,6 +38,8 @@ ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment);
 ops::Var BlockDot(const SiteCall& call, const BlockTreatment& treatment);
 ops::Var TeDelayedDot(const SiteCall& call, const DelayedTreatment& treatment);
 ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment);
+// The projections of one activation when every one goes the short way of serving; else nullopt.
+std::optional<std::vector<ops::Var>> ServedDots(std::span<const SiteCall> calls);
 ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes);
 
 AqtConfig ConfigOf(const AqtTreatment& treatment);

@@ -44,16 +44,20 @@ bool ContractsTheEnd(const Tensor& x, const DotDims& dims, const PackedWeight& w
   return dims.lhs_batch.empty() && x.is_contiguous() && dims.rhs_contract == weight.contract();
 }
 
-// A served projection the short way, with the kernels of the long one: int8 rows, quantized once for all weights that
-// read them, times panels that exist. nullopt: this product is not of that form, or somebody looks at it.
-std::optional<Tensor> ServedProjection(const SiteCall& call, const Run& run) {
+// The panels of a projection that goes the short way: int8 rows, quantized once for all weights that read them, times
+// panels that exist, with the kernels of the long way. Null: this product is not of that form, or somebody looks at it.
+const PackedWeight* ServedWeight(const SiteCall& call, const Run& run) {
   const PackedWeight* weight = run.frozen == nullptr ? nullptr : run.frozen->integer();
   const bool looked_at = call.context.tape != nullptr || run.health != nullptr || call.kept != nullptr;
-  if (weight == nullptr || looked_at || call.lhs.quantized() || !weight->TakesRows()) return std::nullopt;
+  if (weight == nullptr || looked_at || call.lhs.quantized() || !weight->TakesRows()) return nullptr;
   const Tensor& x = call.lhs.tensor();
-  if (x.dtype() != DType::kF32 || x.is_meta() || x.size() == 0) return std::nullopt;
-  if (!ContractsTheEnd(x, call.site.dims, *weight)) return std::nullopt;
-  const int64_t depth = weight->depth(), count = x.size() / depth;
+  if (x.dtype() != DType::kF32 || x.is_meta() || x.size() == 0) return nullptr;
+  return ContractsTheEnd(x, call.site.dims, *weight) ? weight : nullptr;
+}
+
+// The rows of x [..., K], quantized now or by the product before.
+const QArray& ServedRows(const SiteCall& call, const Run& run, int64_t depth) {
+  const Tensor& x = call.lhs.tensor();
   QuantizedRows& last = call.provider.last_rows();
   const bool same = last.source.defined() && last.source.SharesStorageWith(x) && last.source.size() == x.size() &&
                     last.source.Data<float>() == x.Data<float>() && last.rows.qvalue.dim(1) == depth;
@@ -61,15 +65,42 @@ std::optional<Tensor> ServedProjection(const SiteCall& call, const Run& run) {
     HowToQuantize how;
     how.format = Format::kInt8;
     how.granularity.channelwise_axes = {0};
-    last.rows = Quantize(At(run, {ProductKind::kForward, OperandSide::kLhs}), x.Reshape({count, depth}), how);
+    const Tensor rows = x.Reshape({x.size() / depth, depth});
+    last.rows = Quantize(At(run, {ProductKind::kForward, OperandSide::kLhs}), rows, how);
     last.source = x;
   }
-  const Tensor out = weight->MultiplyRows(run, last.rows.qvalue, last.rows.scale);
-  std::vector<int64_t> dims(x.shape().begin(), x.shape().end());
-  dims.resize(dims.size() - call.site.dims.lhs_contract.size());
-  const Shape& own = weight->shape();
-  for (int axis : FreeAxes(own.rank(), weight->contract(), {})) dims.push_back(own[axis]);
-  return out.Reshape(dims);
+  return last.rows;
+}
+
+// Products of one activation with weights of one depth.
+std::vector<ops::Var> Serve(std::span<const SiteCall> calls, std::span<const PackedWeight* const> weights,
+                            const Run& run) {
+  constexpr int64_t kStreamedRows = 8;  // more are computed, not read
+  const QArray& rows = ServedRows(calls[0], run, weights[0]->depth());
+  if (rows.qvalue.dim(0) <= kStreamedRows) calls[0].provider.streams().Next(run.pool, weights);
+  std::vector<Tensor> out = PackedWeight::MultiplyRows(run, weights, rows.qvalue, rows.scale);
+  std::vector<ops::Var> results;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const Shape &x = calls[i].lhs.shape(), &own = weights[i]->shape();
+    std::vector<int64_t> dims(x.begin(), x.end());
+    dims.resize(dims.size() - calls[i].site.dims.lhs_contract.size());
+    for (int axis : FreeAxes(own.rank(), weights[i]->contract(), {})) dims.push_back(own[axis]);
+    results.emplace_back(out[i].Reshape(dims));
+  }
+  return results;
+}
+
+std::optional<ops::Var> ServedProjection(const SiteCall& call, const Run& run) {
+  const PackedWeight* weight = ServedWeight(call, run);
+  if (weight == nullptr) return std::nullopt;
+  return std::move(Serve({&call, 1}, {&weight, 1}, run)[0]);
+}
+
+// Whether a site's rows are quantized as the short way does it.
+bool ServesRows(const SitePlan& site) {
+  if (const auto* plain = std::get_if<QwixTreatment>(&*site.treatment)) return QuantizesPlainRows(*plain);
+  const auto* grouped = std::get_if<GroupedTreatment>(&*site.treatment);
+  return grouped != nullptr && grouped->activation == Format::kInt8 && !site.weight_is_lhs;
 }
 
 std::vector<int64_t> Sizes(const Tensor& group_sizes) {
@@ -83,8 +114,8 @@ std::vector<int64_t> Sizes(const Tensor& group_sizes) {
 ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
   const SitePlan& site = call.site;
   const Run run = call.provider.RunIn(call.context, site, call.rhs);
-  if (QuantizesPlainRows(treatment)) {
-    if (std::optional<Tensor> served = ServedProjection(call, run)) return ops::Var(*std::move(served));
+  if (ServesRows(site)) {
+    if (std::optional<ops::Var> served = ServedProjection(call, run)) return *std::move(served);
   }
   const bool rhs_is_weight = !site.weight.empty() && !site.weight_is_lhs;
   DotQtConfig config = ConfigOf(treatment, site.weight_is_lhs, rhs_is_weight);
@@ -137,8 +168,8 @@ ops::Var QwixDot(const SiteCall& call, const QwixTreatment& treatment) {
 ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
   const SitePlan& site = call.site;
   const Run run = call.provider.RunIn(call.context, site, call.rhs);
-  if (treatment.activation == Format::kInt8 && !site.weight_is_lhs) {
-    if (std::optional<Tensor> served = ServedProjection(call, run)) return ops::Var(*std::move(served));
+  if (ServesRows(site)) {
+    if (std::optional<ops::Var> served = ServedProjection(call, run)) return *std::move(served);
   }
   const ops::Operand& weight = site.weight_is_lhs ? call.lhs : call.rhs;
   const ops::Operand& activation = site.weight_is_lhs ? call.rhs : call.lhs;
@@ -164,6 +195,16 @@ ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
         return std::vector<Tensor>{SlowDot(again, grad, rhs, to_lhs.dims).Permute(to_lhs.order),
                                    SlowDot(again, grad, lhs, to_rhs.dims).Permute(to_rhs.order)};
       });
+}
+
+std::optional<std::vector<ops::Var>> ServedDots(std::span<const SiteCall> calls) {
+  std::vector<const PackedWeight*> weights;
+  for (const SiteCall& call : calls) {
+    if (!ServesRows(call.site)) return std::nullopt;
+    weights.push_back(ServedWeight(call, call.provider.RunIn(call.context, call.site, call.rhs)));
+    if (weights.back() == nullptr || weights.back()->depth() != weights[0]->depth()) return std::nullopt;
+  }
+  return Serve(calls, weights, calls[0].provider.RunIn(calls[0].context, calls[0].site, calls[0].rhs));
 }
 
 ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes) {
