@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/server/api_error.h"
+#include "octavo/server/listen.h"
 
 namespace octavo::server {
 namespace {
@@ -66,7 +67,7 @@ std::optional<HttpResponse> Access::Check(const HttpRequest& request, bool with_
   const std::string* host = request.Find("host");
   if (options_.check_host) {
     const std::string_view name = host == nullptr ? std::string_view() : HostName(*host);
-    if (name != "localhost" && name != "::1" && !name.starts_with("127.")) {
+    if (name != "localhost" && (name == "unix" || !IsLoopback(name))) {
       return ErrorResponse(403, "host", "",
                            "this server listens on loopback and answers to localhost, 127.0.0.1 and [::1] only");
     }

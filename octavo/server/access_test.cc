@@ -19,7 +19,8 @@ TEST(Access, HostsOfLoopback) {
   for (const char* host : {"localhost", "localhost:8080", "127.0.0.1:80", "[::1]:8080", "127.1.2.3"}) {
     EXPECT_EQ(StatusWith(access, {{"Host", host}}), 200) << host;
   }
-  for (const char* host : {"example.org", "localhost.example.org", "[::2]:8080", "", "0.0.0.0", "evil:127.0.0.1"}) {
+  for (const char* host : {"example.org", "localhost.example.org", "[::2]:8080", "", "0.0.0.0", "evil:127.0.0.1",
+                           "127.0.0.1.example.org", "127.example.org:8080", "127.1", "unix", "[127.0.0.1"}) {
     EXPECT_EQ(StatusWith(access, {{"Host", host}}), 403) << host;
   }
   EXPECT_EQ(StatusWith(Access({.check_host = false}), {{"Host", "example.org"}}), 200);

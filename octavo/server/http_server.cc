@@ -27,6 +27,7 @@
 #include <set>
 
 #include "octavo/base/error.h"
+#include "octavo/server/asking_clients.h"
 #include "octavo/server/listen.h"
 
 namespace octavo::server {
@@ -100,6 +101,7 @@ struct HttpServer::Core : std::enable_shared_from_this<HttpServer::Core> {
   bool closing = false;
   std::set<Connection*> connections;  // network thread
   std::map<std::string, int> per_address;
+  AskingClients<Connection> asking;
   std::atomic<int64_t> connection_count{0};
   std::atomic<size_t> held_bytes{0};  // of bodies, until their requests are understood
   std::mutex post_mutex;
@@ -148,6 +150,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   enum class State : uint8_t { kReading, kAnswering, kIdle, kLingering, kCut };
 
+  void Become(State state);
   bool Current(uint64_t serial) const { return state_ == State::kAnswering && serial == serial_ && !finished_; }
   void SetDeadline(double seconds);
   void OnHeader(Failure failure);
@@ -268,9 +271,15 @@ void Connection::SetDeadline(double seconds) {
   });
 }
 
-void Connection::ReadRequest() {
-  state_ = State::kReading;
+void Connection::Become(State state) {
+  state_ = state;
+  if (!asks()) return core_->asking.Remove(this);
   since_ = std::chrono::steady_clock::now();
+  core_->asking.Add(this, peer_);
+}
+
+void Connection::ReadRequest() {
+  Become(State::kReading);
   timed_out_ = crowded_ = finished_ = body_left_ = false;
   heard_ = buffer_.size() > 0;
   extra_.clear();
@@ -319,13 +328,14 @@ std::string Connection::ReadHead() {
   request_.chunks_known = chunks_known_ = message.version() >= 11;
   head_only_ = request_.method == "HEAD";
   keep_ = keep_ && message.keep_alive();
-  int hosts = 0, lengths = 0, encodings = 0, keys = 0;
+  int hosts = 0, lengths = 0, encodings = 0, keys = 0, origins = 0;
   std::string encoding;
   for (const auto& field : message) {
     request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
     hosts += field.name() == http::field::host;
     lengths += field.name() == http::field::content_length;
-    keys += field.name() == http::field::authorization || field.name() == http::field::origin;
+    keys += field.name() == http::field::authorization;
+    origins += field.name() == http::field::origin;
     if (field.name() == http::field::transfer_encoding) {
       ++encodings;
       encoding = std::string(field.value());
@@ -339,7 +349,7 @@ std::string Connection::ReadHead() {
   }
   if (lengths > 1) return "Content-Length is given twice";
   if (hosts > 1 || (hosts == 0 && request_.chunks_known)) return "exactly one Host header is expected";
-  if (keys > 2) return "Authorization or Origin is given twice";
+  if (keys > 1 || origins > 1) return "Authorization or Origin is given twice";
   const std::string target(message.target());
   if (!target.starts_with('/')) return "the target of a request begins with /";
   const size_t question = target.find('?');
@@ -415,7 +425,7 @@ void Connection::Refuse(int status, std::string_view reason) {
 
 void Connection::BeginAnswer() {
   deadline_.cancel();
-  state_ = State::kAnswering;
+  Become(State::kAnswering);
   finished_ = false;
   ++serial_;
 }
@@ -544,7 +554,7 @@ void Connection::Complete() {
   streaming_ = false;
   if (!keep_ || core_->closing) {
     if (!body_left_ && buffer_.size() == 0) return Cut();  // nothing that the client sent is left unread
-    state_ = State::kLingering;
+    Become(State::kLingering);
     Failure ignored;
     socket_.shutdown(Socket::shutdown_send, ignored);
     socket_.cancel(ignored);
@@ -552,8 +562,7 @@ void Connection::Complete() {
     return Linger(kLingerBytes);
   }
   if (!watching_) return ReadRequest();
-  state_ = State::kIdle;
-  since_ = std::chrono::steady_clock::now();
+  Become(State::kIdle);
   if (buffer_.size() > 0) {
     Failure ignored;
     socket_.cancel(ignored);  // the next request is here already; Watch goes on to read it
@@ -576,7 +585,7 @@ void Connection::Linger(size_t left) {
 
 void Connection::Cut() {
   if (state_ == State::kCut) return;
-  state_ = State::kCut;
+  Become(State::kCut);
   Failure ignored;
   socket_.close(ignored);
   deadline_.cancel();
@@ -623,24 +632,14 @@ bool HttpServer::Core::HasRoom(const std::string& peer) const {
 // The address that has most clients without a whole request gives first, and of those the one that has been so for
 // longest. Somebody who has no more than the newcomer is given time to send his.
 bool HttpServer::Core::MakeRoom(const std::string& peer) {
-  const bool anybody = std::ssize(connections) >= options.connections;  // else only this address has too many
-  std::map<std::string_view, int> asking;
-  for (const Connection* one : connections) {
-    if (one->asks() && (anybody || one->peer() == peer)) ++asking[one->peer()];
-  }
-  const auto most =
-      std::max_element(asking.begin(), asking.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == asking.end()) return false;
-  Connection* oldest = nullptr;
-  for (Connection* one : connections) {
-    if (!one->asks() || one->peer() != most->first) continue;
-    if (oldest == nullptr || one->since() < oldest->since()) oldest = one;
-  }
-  const auto own = asking.find(peer);
-  const bool greedy = most->second > (own == asking.end() ? 0 : own->second) + 1;
-  const double age = Seconds(std::chrono::steady_clock::now() - oldest->since()).count();
+  const AskingClients<Connection>::Group own = asking.Of(peer);
+  // With room left in all it is only this address that has too many.
+  const auto most = std::ssize(connections) >= options.connections ? asking.Largest() : own;
+  if (most.oldest == nullptr) return false;
+  const bool greedy = most.count > own.count + 1;
+  const double age = Seconds(std::chrono::steady_clock::now() - most.oldest->since()).count();
   if (!greedy && age < options.patience_seconds) return false;
-  oldest->Cut();
+  most.oldest->Cut();
   return HasRoom(peer);
 }
 

@@ -148,6 +148,8 @@ TEST(HttpServer, MalformedAndSmuggledRequestsAreRefused) {
       {with("NoColon\r\n"), 400},
       {with(std::string("X: a\0b\r\n", 8)), 400},
       {with("Host: b\r\n"), 400},
+      {with("Authorization: Bearer a\r\nAuthorization: Bearer b\r\n"), 400},
+      {with("Origin: http://a\r\nX: 1\r\norigin: http://b\r\n"), 400},
       {"GET /x HTTP/1.1\r\n\r\n", 400},
       {"GET x HTTP/1.1\r\nHost: a\r\n\r\n", 400},
       {"GET http://a/x HTTP/1.1\r\nHost: a\r\n\r\n", 400},

@@ -98,7 +98,10 @@ std::string AddressOf(const sockaddr* address) {
 }
 
 bool IsLoopback(std::string_view address) {
-  return address == "unix" || address == "::1" || address.starts_with("127.");
+  if (address == "unix" || address == "::1") return true;
+  // Only numbers: 127.0.0.1.example.org is a name, and whoever owns it decides what it leads to.
+  in_addr v4 = {};
+  return inet_pton(AF_INET, std::string(address).c_str(), &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
 }
 
 Listener Listen(const std::string& host, int port) {
