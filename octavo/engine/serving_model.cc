@@ -29,6 +29,16 @@ int64_t AvailableMemory() {
   return 0;  // unknown
 }
 
+// A checkpoint of a run is called by both: "demo-200" says more to clients than "200".
+std::string NameOf(const weights::StoredModel& stored) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::absolute(stored.path, error).lexically_normal();
+  const fs::path checkpoints = folder.parent_path();
+  if (error || folder.filename() != stored.name || checkpoints.filename() != "checkpoints") return stored.name;
+  return fmt::format("{}-{}", checkpoints.parent_path().filename().string(), stored.name);
+}
+
 std::string KvName(const ops::KvFormat& kv) { return std::string(Info(kv.format).name); }
 
 }  // namespace
@@ -170,7 +180,7 @@ void ServingModel::Load() {
   runner_ = MakeRunner(parts, runner);
   kv_bytes_ = runner_->pages() * PageBytes(*loaded_.model, kv_);
 
-  info_.id = options_.name.empty() ? stored_.name : options_.name;
+  info_.id = options_.name.empty() ? NameOf(stored_) : options_.name;
   info_.fingerprint = loaded_.fingerprint;
   info_.quantization = loaded_.recipe_name.empty() ? "none" : loaded_.recipe_name;
   info_.parameters = models::ParameterCount(*loaded_.model);

@@ -1,7 +1,10 @@
 #include "octavo/server/router.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 
+#include "octavo/base/error.h"
 #include "octavo/server/api_error.h"
 
 namespace octavo::server {
@@ -35,17 +38,40 @@ bool AcceptsGzip(const HttpRequest& request) {
   return accepted != nullptr && accepted->find("gzip") != std::string::npos;
 }
 
+// For the few clients that do not take the files as they are embedded; they are ours, so they are whole.
+std::string Unzip(std::string_view gzip) {
+  constexpr int kGzip = 16 + MAX_WBITS;
+  z_stream stream = {};
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(gzip.data()));
+  stream.avail_in = static_cast<uInt>(gzip.size());
+  if (inflateInit2(&stream, kGzip) != Z_OK) throw Error(ErrorCode::kJob, "no memory to unpack a page");
+  std::string text;
+  int state = Z_OK;
+  while (state == Z_OK) {
+    const size_t before = text.size();
+    text.resize(before + (size_t{64} << 10));
+    stream.next_out = reinterpret_cast<Bytef*>(text.data() + before);
+    stream.avail_out = static_cast<uInt>(text.size() - before);
+    state = inflate(&stream, Z_NO_FLUSH);
+    text.resize(text.size() - stream.avail_out);
+  }
+  inflateEnd(&stream);
+  if (state != Z_STREAM_END) throw Error(ErrorCode::kJob, "a page is damaged");
+  return text;
+}
+
 void SendFile(const WebFile& file, const std::shared_ptr<Exchange>& exchange) {
   HttpResponse response{.content_type = std::string(file.content_type),
                         .headers = {{"Content-Security-Policy", std::string(kPagePolicy)},
                                     {"Referrer-Policy", "no-referrer"},
                                     {"Cache-Control", "no-cache"},
+                                    {"Vary", "Accept-Encoding"},
                                     {"ETag", std::string(file.etag)}}};
   const std::string* known = exchange->request().Find("if-none-match");
   if (known != nullptr && *known == file.etag) {
     response.status = 304;
   } else if (!AcceptsGzip(exchange->request())) {
-    response = ErrorResponse(400, "unsupported_value", "", "the page is sent compressed: Accept-Encoding: gzip");
+    response.body = Unzip(file.gzip);
   } else {
     response.headers.emplace_back("Content-Encoding", "gzip");
     response.body = std::string(file.gzip);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "octavo/base/sha256.h"
+#include "octavo/server/server_test_support.h"
 
 namespace octavo::server {
 namespace {
@@ -50,6 +51,18 @@ TEST(WebFiles, AreThoseOfTheSourceTree) {
   CheckFiles(WebFiles(), "chat",
              {"/", "/chat.css", "/chat.js", "/api.js", "/markdown.js", "/messages.js", "/store.js"});
   CheckFiles(DashboardFiles(), "dashboard", {"/", "/plots.css", "/plots.js", "/dashboard.css", "/dashboard.js"});
+}
+
+// Clients that do not take gzip get the file as it was written.
+TEST(WebFiles, AreUnpackedForPlainClients) {
+  TestApi api;
+  api.router.AddFiles(WebFiles());
+  for (const WebFile& file : WebFiles()) {
+    const HttpResponse plain = api.Get(std::string(file.path));
+    EXPECT_EQ(plain.status, 200);
+    EXPECT_EQ(plain.body, ReadSource("chat" + (file.path == "/" ? "/index.html" : std::string(file.path))));
+    for (const auto& header : plain.headers) EXPECT_NE(header.first, "Content-Encoding");
+  }
 }
 
 }  // namespace
