@@ -47,14 +47,17 @@ const OptionSpec* FindOption(const VerbSpec& verb, std::string_view name) {
                   : fmt::format("did you mean '{}'? See octavo {} --help", fmt::join(nearest, "', '"), verb.name));
 }
 
-// An option of the verb that a name, which is none and no key either, was meant to be.
-const OptionSpec* MeantOption(const VerbSpec& verb, std::string_view name) {
-  constexpr size_t kLong = 5;  // shorter names are near to too many others
-  for (const OptionSpec& option : verb.options) {
-    if (option.name.size() < kLong || EditDistance(name, option.name) > 2) continue;
-    return KeyTable::BuiltIn().Find(name) == nullptr ? &option : nullptr;
-  }
-  return nullptr;
+// Whether a name that is none of the verb's options is a likely slip of one of them: two edits at most, and neither a
+// key nor nearer to one. Without this the hint would name keys only: `prompt` for `prot`.
+bool IsSlipOfOption(const VerbSpec& verb, std::string_view name) {
+  int least = std::min(2, static_cast<int>(name.size()) / 2) + 1;
+  const int limit = least;
+  for (const OptionSpec& option : verb.options) least = std::min(least, EditDistance(name, option.name));
+  for (const OptionSpec& option : kCommon) least = std::min(least, EditDistance(name, option.name));
+  if (least == limit) return false;
+  const KeyTable keys = KeyTable::BuiltIn();
+  return std::all_of(keys.keys().begin(), keys.keys().end(),
+                     [&](const KeyInfo& key) { return EditDistance(name, key.name) >= least; });
 }
 
 // True for a word like `key=value`, where key is a plain name: `a/b=c` and `=x` are positionals.
@@ -110,11 +113,7 @@ Args Args::Parse(const VerbSpec& verb, std::span<const std::string_view> words) 
     const size_t equals = word.find('=');
     const std::string name = Normalized(word.substr(0, equals));
     const OptionSpec* option = FindOption(verb, name);
-    if (option == nullptr && verb.takes_settings) {
-      if (const OptionSpec* meant = MeantOption(verb, name)) {
-        throw Error(ErrorCode::kUsage, fmt::format("unknown key '{}' on the command line", name),
-                    fmt::format("did you mean '{}'? See octavo {} --help", meant->name, verb.name));
-      }
+    if (option == nullptr && verb.takes_settings && !IsSlipOfOption(verb, name)) {
       i += TakeSetting(words.subspan(i), args.settings_) - 1;
       continue;
     }
