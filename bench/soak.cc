@@ -1,8 +1,8 @@
-// ./run bench soak [model=PATH] [seconds=60] [--quick]: `octavo serve` in a process of its own under four times its
-// capacity, with clients that leave, stall and send rubbish; then the attacks that knocked other servers over, 1,000
-// slow clients, 10,000 that leave, and the server ended by SIGTERM and by kill -9 under load. Without a model a tiny
-// one is trained first. Prints what was answered, how long /health took, memory, slots; exit 3 when a promise is
-// broken.
+// ./run bench soak [model=PATH] [seconds=60] [only=PARTS] [--quick]: `octavo serve` in a process of its own under four
+// times its capacity, with clients that leave, stall and send rubbish; then the attacks that knocked other servers
+// over, 1,000 slow clients, 10,000 that leave, and the server ended by SIGTERM and by kill -9 under load. Without a
+// model a tiny one is trained first. Prints what was answered, how long /health took, memory, slots; exit 3 when a
+// promise is broken.
 #include <signal.h>
 
 #include <algorithm>
@@ -354,14 +354,36 @@ int Run(const Args& args) {
   fmt::print("server    {} slots, {} may wait; {}\n", slots, std::max(slots / 2, 1),
              args.Has("model") ? model : "a tiny model of two layers");
   Soak soak{server, slots};
-  Overload(soak, static_cast<double>(args.Int("seconds", quick ? 8 : 60, 4, 86400)));
-  Attacks(soak, static_cast<int>(args.Int("attacks", quick ? 20 : 1000, 1, 1000000)));
-  SlowThousand(soak, 1000, quick ? 5 : 35);
-  SlowThousand(soak, 2000, quick ? 5 : 35);
-  Fat(soak, quick ? 50 : 300, quick ? 4 : 20);
-  Disconnects(soak, static_cast<int>(args.Int("leaving", quick ? 500 : 10000, 1, 1000000)));
-  Ends(soak, SIGTERM, static_cast<int>(args.Int("ends", quick ? 5 : 100, 1, 10000)));
-  Ends(soak, SIGKILL, quick ? 2 : 10);
+  const auto count = [&](const char* name, int usual, int short_form) {
+    return static_cast<int>(args.Int(name, quick ? short_form : usual, 1, 1000000));
+  };
+  const int seconds = count("seconds", 60, 8), attacks = count("attacks", 1000, 20);
+  const int leaving = count("leaving", 10000, 500), ends = count("ends", 100, 5);
+  const std::pair<std::string_view, std::function<void()>> parts[] = {
+      {"overload", [&] { Overload(soak, std::max(seconds, 4)); }},
+      {"attacks", [&] { Attacks(soak, attacks); }},
+      {"slow",
+       [&] {
+         SlowThousand(soak, 1000, quick ? 5 : 35);
+         SlowThousand(soak, 2000, quick ? 5 : 35);
+       }},
+      {"fat", [&] { Fat(soak, quick ? 50 : 300, quick ? 4 : 20); }},
+      {"leaving", [&] { Disconnects(soak, leaving); }},
+      {"ends",
+       [&] {
+         Ends(soak, SIGTERM, ends);
+         Ends(soak, SIGKILL, quick ? 2 : 10);
+       }},
+  };
+  const std::string only = "," + args.Text("only", "") + ",";
+  int run = 0;
+  for (const auto& part : parts) {
+    if (only != ",," && only.find(fmt::format(",{},", part.first)) == std::string::npos) continue;
+    part.second();
+    std::fflush(stdout);
+    ++run;
+  }
+  if (run == 0) ThrowUsage("only={}: expected some of overload,attacks,slow,fat,leaving,ends", args.Text("only", ""));
   fmt::print("{}\n", soak.faults == 0 ? "ok" : fmt::format("FAILED: {} promises broken", soak.faults));
   return soak.faults == 0 ? 0 : 3;
 }
@@ -372,7 +394,7 @@ int Run(const Args& args) {
 int main(int argc, char** argv) {
   const octavo::VerbSpec spec{
       .name = "bench_soak",
-      .synopsis = "[model=PATH] [seconds=60] [--quick]",
+      .synopsis = "[model=PATH] [seconds=60] [only=PARTS] [--quick]",
       .summary = "a server under overload, attack and kill",
       .details = "",
       .options = {{"model", "PATH", "what octavo serve takes; a tiny one is trained without it"},
@@ -381,6 +403,7 @@ int main(int argc, char** argv) {
                   {"attacks", "N", "of each kind, 1000"},
                   {"leaving", "N", "clients that leave, 10000"},
                   {"ends", "N", "SIGTERMs under load, 100"},
+                  {"only", "PARTS", "some of overload,attacks,slow,fat,leaving,ends"},
                   {"quick", "", "a minute in all"}},
   };
   ::signal(SIGPIPE, SIG_IGN);
