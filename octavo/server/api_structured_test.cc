@@ -138,6 +138,30 @@ TEST(Structured, CallsThatTheModelChoosesToMake) {
   EXPECT_EQ(none["choices"][0]["message"]["content"], said);
 }
 
+TEST(Structured, OneCallWhereSeveralAreNotWanted) {
+  const std::string call = R"(<tool_call>{"name":"now","arguments":{"i":I}}</tool_call>)";
+  std::string said;
+  for (const char* i : {"1", "2", "3"}) said += std::string(call).replace(call.find('I'), 1, i) + "\n";
+  TestApi api(Saying(said));
+  const auto calls = [&](const char* more) {
+    return api.Json(api.Post("/v1/chat/completions",
+                             Chat(std::string(",") + kTools + more)))["choices"][0]["message"]["tool_calls"];
+  };
+  EXPECT_EQ(calls("").size(), 3u);
+  EXPECT_EQ(calls(R"(,"parallel_tool_calls":true)").size(), 3u);
+  const json one = calls(R"(,"parallel_tool_calls":false)");
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(json::parse(one[0]["function"]["arguments"].get<std::string>()), json({{"i", 1}}));
+  const HttpResponse stream = api.Post(
+      "/v1/chat/completions", Chat(std::string(",") + kTools + R"(,"parallel_tool_calls":false,"stream":true)"));
+  int named = 0;
+  for (const json& chunk : TestApi::Chunks(stream.body)) {
+    const json delta = chunk["choices"][0]["delta"];
+    if (delta.contains("tool_calls")) named += delta["tool_calls"][0]["function"].contains("name");
+  }
+  EXPECT_EQ(named, 1);
+}
+
 TEST(Structured, EarlierCallsGoBackThroughTheTemplate) {
   TestApi api;
   const HttpResponse response = api.Post("/apply-template", R"({"messages":[

@@ -24,7 +24,8 @@ struct Tools {
   std::vector<std::string> names;  // in order
   std::vector<Value> parameters;   // schema of each, or none
   ToolChoice choice = ToolChoice::kNone;
-  std::string chosen;  // the one that must be called; empty: any
+  std::string chosen;     // the one that must be called; empty: any
+  bool one_call = false;  // at most one in an answer
 };
 
 // Content as one text: a string, or text parts one under the other.
@@ -169,7 +170,7 @@ Tools ReadTools(Fields& fields) {
   }
   ReadToolChoice(fields, tools);
   if (tools.choice == ToolChoice::kNone) tools.shown = Value::None();
-  fields.Bool("parallel_tool_calls", true);
+  tools.one_call = !fields.Bool("parallel_tool_calls", true);
   return tools;
 }
 
@@ -331,6 +332,7 @@ GenerationRequest ReadChatRequest(const JsonValue& body, const ModelContext& con
   if (tools.choice == ToolChoice::kRequired && chat.tools == ToolForm::kNone) request.ignored.push_back("tools");
   if (tools.choice != ToolChoice::kNone) {
     request.form.tools = chat.tools;
+    request.form.one_call = tools.one_call;
     request.form.names.insert(tools.names.begin(), tools.names.end());
     if (chat.tools == ToolForm::kMistral) request.form.tool_token = context.tokenizer().Find("[TOOL_CALLS]");
   }

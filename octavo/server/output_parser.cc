@@ -145,13 +145,17 @@ bool OutputParser::RunContent(OutputDelta& out, bool last) {
   return false;
 }
 
-bool OutputParser::AddCalls(std::optional<std::vector<ToolCall>> calls, OutputDelta& out) const {
+bool OutputParser::AddCalls(std::optional<std::vector<ToolCall>> calls, OutputDelta& out) {
   if (!calls) return false;
   // Bare JSON may be an answer that only looks like a call.
   const bool known =
       std::all_of(calls->begin(), calls->end(), [&](const ToolCall& c) { return form_.names.contains(c.name); });
   if (form_.tools == ToolForm::kPlainJson && !known) return false;
-  std::move(calls->begin(), calls->end(), std::back_inserter(out.calls));
+  for (ToolCall& call : *calls) {
+    if (form_.one_call && called_) break;
+    called_ = true;
+    out.calls.push_back(std::move(call));
+  }
   return true;
 }
 

@@ -18,6 +18,7 @@ namespace octavo::server {
 struct OutputForm {
   ToolForm tools = ToolForm::kNone;
   bool only_call = false;                  // the answer is constrained to be one call
+  bool one_call = false;                   // calls after the first are left out: parallel_tool_calls=false
   bool reasoning = false;                  // the model may begin with <think>…</think>
   bool reasoning_open = false;             // the prompt ended with <think>
   std::optional<int32_t> tool_token = {};  // a special token that begins calls; it leaves no text
@@ -45,13 +46,14 @@ class OutputParser {
   bool RunReasoning(OutputDelta& out, bool last);
   bool RunContent(OutputDelta& out, bool last);
   bool RunCall(OutputDelta& out, bool last);
-  bool AddCalls(std::optional<std::vector<ToolCall>> calls, OutputDelta& out) const;
+  bool AddCalls(std::optional<std::vector<ToolCall>> calls, OutputDelta& out);
 
   OutputForm form_;
   Stage stage_ = Stage::kStart;
   std::string pending_;
   bool skip_space_ = false;     // before the next text of this stage
   bool content_began_ = false;  // text other than white space came before
+  bool called_ = false;
 };
 
 }  // namespace octavo::server
