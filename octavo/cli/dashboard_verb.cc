@@ -67,7 +67,7 @@ class WatchedRuns {
   std::vector<Watched> runs_;
 };
 
-// x=step|tokens|time, smooth=0…0.99, log=0|1. Anything else is a usage error.
+// x=step|tokens|time, smooth=0…0.99, log=0|1, heat=saturated|flushed|sqnr. Anything else is a usage error.
 train::DashboardView ParseView(std::string_view query, std::optional<double> floor) {
   using Across = train::DashboardView::Across;
   train::DashboardView view;
@@ -82,6 +82,9 @@ train::DashboardView ParseView(std::string_view query, std::optional<double> flo
       view.across = value == "step" ? Across::kStep : value == "tokens" ? Across::kTokens : Across::kTime;
     } else if (name == "log" && (value == "0" || value == "1")) {
       view.log_loss = value == "1";
+    } else if (name == "heat" && (value == "saturated" || value == "flushed" || value == "sqnr")) {
+      using train::Heat;
+      view.heat = value == "saturated" ? Heat::kSaturated : value == "flushed" ? Heat::kFlushed : Heat::kSqnr;
     } else if (name == "smooth") {
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), view.smoothing);
       if (error != std::errc() || end != value.data() + value.size() ||
@@ -89,7 +92,7 @@ train::DashboardView ParseView(std::string_view query, std::optional<double> flo
         ThrowUsage("smooth is from 0 to 0.99");
       }
     } else {
-      ThrowUsage("the view has x=step|tokens|time, smooth=0…0.99 and log=0|1");
+      ThrowUsage("the view has x=step|tokens|time, smooth=0…0.99, log=0|1 and heat=saturated|flushed|sqnr");
     }
   }
   return view;

@@ -223,7 +223,7 @@ std::string DashboardHtml(std::span<const RunRecord> runs, const DashboardView& 
   for (const PlotPlan& plan : plans) html += Figure(runs, view, plan);
   html += "</div>" + Differences(runs);
   for (const RunRecord& run : runs) {
-    std::string health = HealthTable(run);
+    std::string health = HealthTable(run, view.heat);
     if (health.empty()) continue;
     if (runs.size() > 1) health = fmt::format("<h2>{}</h2>", EscapeHtml(run.name)) + health;
     html += health;

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "octavo/train/health_table.h"
 #include "octavo/train/run_record.h"
 
 namespace octavo::train {
@@ -15,6 +16,7 @@ struct DashboardView {
   enum class Across { kStep, kTokens, kTime } across = Across::kStep;
   double smoothing = 0.9;  // weight of the past, 0 to 0.99
   bool log_loss = false;
+  Heat heat = Heat::kSaturated;
   std::optional<double> floor;  // the entropy of the data in nats per token, where it is known
 };
 

@@ -89,5 +89,44 @@ TEST(HealthTable, ShadesByShare) {
   EXPECT_THAT(html, HasSubstr("class=\"cell h9\" title=\"step 2: 100.0000 %\""));
 }
 
+TEST(HealthTable, TheSquaresMayShowWhatWasFlushedOrTheSignal) {
+  RunRecord run;
+  for (const double db : {50.0, 44.0, 20.5, -3.0}) {
+    HealthPoint point;
+    point.step = static_cast<int64_t>(run.health.size());
+    point.site = "s";
+    point.operand = "lhs";
+    point.flushed = point.step == 2 ? 0.25 : 0;
+    point.sqnr_db = db;
+    run.health.push_back(point);
+  }
+  run.health.push_back({.step = 3, .site = "worse", .operand = "rhs", .flushed = 0.5, .sqnr_db = NAN});
+  const std::string signal = HealthTable(run, Heat::kSqnr);
+  EXPECT_THAT(signal, HasSubstr("class=\"cell\" title=\"step 0: 50.0 dB\""));
+  EXPECT_THAT(signal, HasSubstr("class=\"cell h1\" title=\"step 1: 44.0 dB\""));
+  EXPECT_THAT(signal, HasSubstr("class=\"cell h5\" title=\"step 2: 20.5 dB\""));
+  EXPECT_THAT(signal, HasSubstr("class=\"cell h9\" title=\"step 3: -3.0 dB\""));
+  EXPECT_THAT(signal, HasSubstr("class=\"cell\" title=\"step 3: not taken\""));
+  EXPECT_LT(signal.find("s · lhs"), signal.find("worse · rhs"));
+  const std::string flushed = HealthTable(run, Heat::kFlushed);
+  EXPECT_THAT(flushed, HasSubstr("class=\"cell h8\" title=\"step 2: 25.0000 %\""));
+  EXPECT_GT(flushed.find("s · lhs"), flushed.find("worse · rhs"));
+}
+
+TEST(Plot, TicksAreShortAndRound) {
+  PlotSpec spec{"Speed", "", {{"a", {{0, 250'000}, {9'500, 12'500}}, "c1"}}, false, "tokens"};
+  const std::string linear = PlotFigure(spec);
+  EXPECT_THAT(linear, HasSubstr(">11k</text>"));
+  EXPECT_THAT(linear, HasSubstr(">200k</text>"));
+  EXPECT_THAT(linear, Not(HasSubstr("e+04</text>")));
+  spec.lines[0].series.y = {0.9, 30};
+  spec.log_y = true;
+  const std::string log = PlotFigure(spec);
+  for (const char* tick : {">1</text>", ">2</text>", ">5</text>", ">10</text>", ">20</text>"}) {
+    EXPECT_THAT(log, HasSubstr(tick));
+  }
+  EXPECT_THAT(log, Not(HasSubstr("3.162")));
+}
+
 }  // namespace
 }  // namespace octavo::train

@@ -14,21 +14,34 @@
 namespace octavo::train {
 namespace {
 
-// How bad a share is, as one of nine shades: from 1 in 10^5 to all.
-std::string Shade(double share) {
-  if (!(share > 0)) return "";
-  return fmt::format(" h{}", std::clamp(static_cast<int>(1 + 9.0 / 5 * (std::log10(share) + 5)), 1, 9));
+// How bad a value is, as one of nine shades: a share from 1 in 10^5 to all, a signal from 45 dB down to 0.
+std::string Shade(double value, Heat heat) {
+  const bool bad = heat == Heat::kSqnr ? value < 45 : value > 0;
+  if (!bad) return "";
+  const double level = heat == Heat::kSqnr ? (45 - value) / 5 : 9.0 / 5 * (std::log10(value) + 5);
+  return fmt::format(" h{}", static_cast<int>(std::clamp(1 + level, 1.0, 9.0)));
+}
+
+std::string CellText(double value, Heat heat) {
+  if (heat != Heat::kSqnr) return fmt::format("{:.4f} %", 100 * value);
+  return std::isfinite(value) ? fmt::format("{:.1f} dB", value) : "not taken";
 }
 
 struct Worst {
   double saturated = 0, flushed = 0, sqnr = INFINITY, amax = 0, scale_min = INFINITY, scale_max = 0;
   int64_t nonfinite = 0;
-  std::map<int64_t, double> by_step;  // saturated
+  std::map<int64_t, double> by_step;  // of what the squares show
+
+  // The larger, the worse.
+  std::pair<double, double> Rank(Heat heat) const {
+    const double share = heat == Heat::kSaturated ? saturated : heat == Heat::kFlushed ? flushed : 0;
+    return {share, -sqnr};
+  }
 };
 
 }  // namespace
 
-std::string HealthTable(const RunRecord& record) {
+std::string HealthTable(const RunRecord& record, Heat heat) {
   if (record.health.empty()) return "";
   std::map<std::string, Worst> sites;
   std::set<int64_t> steps;
@@ -41,28 +54,33 @@ std::string HealthTable(const RunRecord& record) {
     worst.scale_min = std::fmin(worst.scale_min, point.scale_min);
     worst.scale_max = std::fmax(worst.scale_max, point.scale_max);
     worst.nonfinite += point.nonfinite;
-    worst.by_step[point.step] = std::fmax(worst.by_step[point.step], point.saturated);
+    if (heat == Heat::kSqnr) {
+      double& cell = worst.by_step.try_emplace(point.step, INFINITY).first->second;
+      cell = std::fmin(cell, point.sqnr_db);
+    } else {
+      double& cell = worst.by_step[point.step];
+      cell = std::fmax(cell, heat == Heat::kSaturated ? point.saturated : point.flushed);
+    }
     steps.insert(point.step);
   }
   std::vector<std::pair<std::string, const Worst*>> order;
   for (const auto& [name, worst] : sites) order.emplace_back(name, &worst);
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    return a.second->saturated != b.second->saturated ? a.second->saturated > b.second->saturated
-                                                      : a.second->sqnr < b.second->sqnr;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const auto& a, const auto& b) { return a.second->Rank(heat) > b.second->Rank(heat); });
   std::vector<int64_t> columns(steps.begin(), steps.end());
   while (columns.size() > 16) {  // every second step until they fit
     std::vector<int64_t> fewer;
     for (size_t i = 0; i < columns.size(); i += 2) fewer.push_back(columns[i]);
     columns = std::move(fewer);
   }
+  constexpr const char* kShown[] = {"the saturated share", "the share that was flushed to zero",
+                                    "the signal-to-noise ratio, darker where it is lower,"};
   std::string html = fmt::format(
       "<h2>Quantization health</h2><p>Worst of all steps for the {} of {} operands that look worst; the squares are "
-      "the "
-      "saturated share by step.</p><div class=wide tabindex=0 role=region aria-label=\"Quantization health\"><table "
+      "{} by step.</p><div class=wide tabindex=0 role=region aria-label=\"Quantization health\"><table "
       "class=heat><tr><th>site · operand</th><th>saturated</th>"
       "<th>flushed</th><th>SQNR dB</th><th>amax</th><th>scale</th><th>non-finite</th>",
-      std::min<size_t>(order.size(), 40), order.size());
+      std::min<size_t>(order.size(), 40), order.size(), kShown[static_cast<size_t>(heat)]);
   for (const int64_t step : columns) html += fmt::format("<th>{}</th>", step);
   html += "</tr>";
   for (size_t i = 0; i < std::min<size_t>(order.size(), 40); ++i) {
@@ -75,8 +93,10 @@ std::string HealthTable(const RunRecord& record) {
         std::isfinite(w.scale_min) ? w.scale_min : 0, w.scale_max, w.nonfinite);
     for (const int64_t step : columns) {
       const auto at = w.by_step.find(step);
-      const double share = at == w.by_step.end() ? 0 : at->second;
-      html += fmt::format("<td class=\"cell{}\" title=\"step {}: {:.4f} %\"></td>", Shade(share), step, 100 * share);
+      const double none = heat == Heat::kSqnr ? INFINITY : 0;
+      const double value = at == w.by_step.end() ? none : at->second;
+      html += fmt::format("<td class=\"cell{}\" title=\"step {}: {}\"></td>", Shade(value, heat), step,
+                          CellText(value, heat));
     }
     html += "</tr>";
   }

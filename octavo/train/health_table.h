@@ -8,7 +8,11 @@
 
 namespace octavo::train {
 
-// Empty when the run has no quant.jsonl.
-std::string HealthTable(const RunRecord& record);
+// What the squares of the heat map show: shares of values that were saturated or flushed to zero, or the
+// signal-to-noise ratio.
+enum class Heat { kSaturated, kFlushed, kSqnr };
+
+// The operands that look worst by `heat` come first. Empty when the run has no quant.jsonl.
+std::string HealthTable(const RunRecord& record, Heat heat = Heat::kSaturated);
 
 }  // namespace octavo::train

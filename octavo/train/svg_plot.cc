@@ -35,6 +35,15 @@ std::string NumberText(double value) {
   return fmt::format("{:.4g}", value);
 }
 
+// Of an axis, where round numbers stand: 11k rather than 1.1e+04.
+std::string TickText(double value) {
+  const double magnitude = std::fabs(value);
+  for (const auto& [unit, suffix] : {std::pair(1e12, "T"), {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}) {
+    if (magnitude >= 1e4 && magnitude >= unit) return fmt::format("{:.4g}{}", value / unit, suffix);
+  }
+  return NumberText(value);
+}
+
 // From data to the drawing.
 class Frame {
  public:
@@ -65,17 +74,29 @@ class Frame {
   Range x_, y_;
 };
 
-std::string Axes(const Frame& frame) {
+// 1, 2 and 5 of each power of ten, or the powers alone where those would be many; logarithms of them.
+std::vector<double> LogTicks(double low, double high) {
+  std::vector<double> ticks;
+  for (double power = std::floor(low); power <= high; power += 1) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double tick = power + std::log10(factor);
+      if (tick >= low && tick <= high && (factor == 1 || high - low < 2)) ticks.push_back(tick);
+    }
+  }
+  return ticks.size() < 2 ? Ticks(low, high, 5) : ticks;
+}
+
+std::string Axes(const Frame& frame, bool log_y) {
   std::string svg;
-  for (const double tick : Ticks(frame.y().low, frame.y().high, 5)) {
+  for (const double tick : log_y ? LogTicks(frame.y().low, frame.y().high) : Ticks(frame.y().low, frame.y().high, 5)) {
     const double row = frame.Row(frame.Back(tick));
     svg +=
         fmt::format("<line class=grid x1={} x2={} y1={:.1f} y2={:.1f} /><text x={} y={:.1f} text-anchor=end>{}</text>",
-                    kLeft, kWidth - kRight, row, row, kLeft - 6, row + 4, NumberText(frame.Back(tick)));
+                    kLeft, kWidth - kRight, row, row, kLeft - 6, row + 4, TickText(frame.Back(tick)));
   }
   for (const double tick : Ticks(frame.x().low, frame.x().high, 6)) {
     const double column = frame.Column(tick);
-    svg += fmt::format("<text x={:.1f} y={} text-anchor=middle>{}</text>", column, kHeight - 14, NumberText(tick));
+    svg += fmt::format("<text x={:.1f} y={} text-anchor=middle>{}</text>", column, kHeight - 14, TickText(tick));
   }
   return svg + fmt::format("<line class=axis x1={} x2={} y1={} y2={} />", kLeft, kWidth - kRight, kHeight - kBottom,
                            kHeight - kBottom);
@@ -237,7 +258,7 @@ std::string PlotFigure(const PlotSpec& spec) {
       "<output aria-live=off></output></figcaption>"
       "<svg viewBox=\"0 0 {} {}\" role=img aria-label=\"{}\">{}{}<line class=cursor y1={} y2={} /></svg>{}</figure>\n",
       EscapeHtml(spec.x_name), EscapeHtml(numbers), EscapeHtml(spec.title), EscapeHtml(spec.unit), legend, kWidth,
-      kHeight, EscapeHtml(spec.title), Axes(frame), lines, kTop, kHeight - kBottom, Table(spec));
+      kHeight, EscapeHtml(spec.title), Axes(frame, spec.log_y), lines, kTop, kHeight - kBottom, Table(spec));
 }
 
 }  // namespace octavo::train

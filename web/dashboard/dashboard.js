@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 let etag = "";
 let shown = "";
 
-const query = () => new URLSearchParams({ x: $("x").value, smooth: $("smooth").value, log: $("log").checked ? "1" : "0" }).toString();
+const query = () => new URLSearchParams({ x: $("x").value, smooth: $("smooth").value, log: $("log").checked ? "1" : "0", heat: $("heat").value }).toString();
 
 async function refresh() {
   const wanted = query();
@@ -33,7 +33,7 @@ async function refresh() {
   }
 }
 
-for (const id of ["x", "smooth", "log"]) $(id).addEventListener("input", refresh);
+for (const id of ["x", "smooth", "log", "heat"]) $(id).addEventListener("input", refresh);
 // A page that nobody looks at asks for nothing.
 setInterval(() => document.hidden || refresh(), 2000);
 refresh();
