@@ -49,9 +49,12 @@ double MaddLoopAvx2(int64_t rounds) {
   return static_cast<double>(rounds) * 8 * 16;
 }
 
-double ReadLoopAvx2(const float* data, int64_t bytes) {
+double ReadLoopAvx2(const float* data, int64_t bytes, int64_t ahead) {
   const auto* at = reinterpret_cast<const char*>(data);
   for (int64_t i = 0; i + 256 <= bytes; i += 256) {
+    if (ahead > 0) {
+      for (int64_t line = 0; line < 256; line += 64) _mm_prefetch(at + i + ahead + line, _MM_HINT_T0);
+    }
     __m256 t0, t1, t2, t3, t4, t5, t6, t7;
     asm volatile(
         "vmovaps 0(%8), %0\n\tvmovaps 32(%8), %1\n\tvmovaps 64(%8), %2\n\tvmovaps 96(%8), %3\n\t"

@@ -10,6 +10,7 @@ double MaddLoopAvx2(int64_t rounds);
 double FmaLoopAvx512(int64_t rounds);
 double DotLoopAvx512(int64_t rounds);
 double TileLoopAmx(int64_t rounds);
-double ReadLoopAvx2(const float* data, int64_t bytes);
+double ReadLoopAvx2(const float* data, int64_t bytes,
+                    int64_t ahead);  // fetches `ahead` bytes ahead, 0: leaves it to the processor
 
 }  // namespace octavo::kernels::internal

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "octavo/base/error.h"
+#include "octavo/ops/dot.h"
 #include "octavo/quant/recipe.h"
 #include "octavo/quant/test_model.h"
 
@@ -111,6 +112,56 @@ TEST(Provider, EveryRecipeStaysNearFloatInBothDirections) {
     for (size_t i = 0; i < step.grads.size(); ++i) {
       EXPECT_LT(RelativeError(step.grads[i], exact.grads[i]), bound) << name << " " << i;
     }
+  }
+}
+
+// Says how often branches were multiplied together.
+class CountingProvider : public Provider {
+ public:
+  using Provider::Provider;
+  std::optional<std::vector<ops::Var>> Dots(ops::Context& context, std::span<const ops::DotCall> calls) override {
+    std::optional<std::vector<ops::Var>> answers = Provider::Dots(context, calls);
+    together += answers.has_value();
+    return answers;
+  }
+  int together = 0;
+};
+
+TEST(Provider, ServedBranchesTogetherEqualEachAlone) {
+  constexpr int64_t kDepth = 256;
+  for (const char* rule :
+       {"weight_qtype: int8, act_qtype: int8", "weight_qtype: int4, act_qtype: int8, tile_size: 32"}) {
+    ops::Parameter weights[] = {{"query/kernel", RandomTensor({kDepth, 4, 12}, 1, 0.1f)},
+                                {"key/kernel", RandomTensor({kDepth, 2, 12}, 2, 0.1f)},
+                                {"value/kernel", RandomTensor({kDepth, 33}, 3, 0.1f)}};
+    const ops::Branch branches[] = {{"query", weights[0]}, {"key", weights[1]}, {"value", weights[2]}};
+    const auto dry_run = [&](ops::Context& context) {
+      ops::ProjectEach(context, Tensor::Meta({1, kDepth}, DType::kF32), branches);
+    };
+    const Plan plan =
+        MakePlan(dry_run, RuleSet(Rules(std::string("- {module_path: '.*', ") + std::string(rule) + "}")));
+    Machine machine;
+    CountingProvider provider(plan);
+    ASSERT_EQ(plan.sites.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      const quant::Run run = provider.RunIn(machine.context, plan.sites[i]);
+      weights[i].value = Freeze(run, plan.sites[i], weights[i].tensor());
+    }
+    for (const int64_t rows : {1, 3, 8, 20}) {
+      const Tensor x = RandomTensor({rows, kDepth}, 9, 0.5f);
+      for (int repeat = 0; repeat < 2; ++repeat) {  // weights are packed by the first product, streamed by the second
+        ops::Context together = machine.context, each = machine.context;  // two steps of one model
+        together.interceptor = each.interceptor = &provider;
+        const std::vector<ops::Var> all = ops::ProjectEach(together, x, branches);
+        ASSERT_EQ(all.size(), 3u);
+        for (size_t i = 0; i < 3; ++i) {
+          const ops::Scope scope(each, branches[i].module);
+          const Tensor alone = ops::Project(each, x, weights[i]).value;
+          EXPECT_TRUE(BitEqual(all[i].value, alone)) << rule << ", " << rows << " rows, branch " << i;
+        }
+      }
+    }
+    EXPECT_GE(provider.together, 4) << rule;
   }
 }
 
