@@ -129,8 +129,7 @@ class CountingProvider : public Provider {
 
 TEST(Provider, ServedBranchesTogetherEqualEachAlone) {
   constexpr int64_t kDepth = 256;
-  for (const char* rule :
-       {"weight_qtype: int8, act_qtype: int8", "weight_qtype: int4, act_qtype: int8, tile_size: 32"}) {
+  for (const char* rule : {"weight_qtype: int8, act_qtype: int8", "weight_qtype: int4, act_qtype: int8"}) {
     ops::Parameter weights[] = {{"query/kernel", RandomTensor({kDepth, 4, 12}, 1, 0.1f)},
                                 {"key/kernel", RandomTensor({kDepth, 2, 12}, 2, 0.1f)},
                                 {"value/kernel", RandomTensor({kDepth, 33}, 3, 0.1f)}};
