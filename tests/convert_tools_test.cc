@@ -9,6 +9,7 @@
 #include "octavo/base/rng.h"
 #include "octavo/base/temp_folder.h"
 #include "octavo/checkpoint/checkpoint.h"
+#include "octavo/checkpoint/gguf.h"
 #include "octavo/convert/convert.h"
 #include "octavo/models/model.h"
 
@@ -190,6 +191,18 @@ TEST_F(ConvertTools, DryRunsAndExistingTargets) {
   EXPECT_EQ(exists.exit_code(), 2);
   EXPECT_EQ(exists.message(), (folder_ / "bad").string() + " exists");
   EXPECT_EQ(exists.hint(), "add --force to replace it; it is kept until the new one is complete");
+}
+
+TEST_F(ConvertTools, GgufFilesWithoutATokenizerSaySo) {
+  const fs::path source = WriteSource("");
+  fs::remove_all(folder_ / "tok");
+  Convert(source, "out.gguf", [](convert::ConvertRequest& request) { request.format = convert::TargetFormat::kGguf; });
+  EXPECT_THAT(text_, HasSubstr("note: no tokenizer in the file"));
+  const GgufFile file(folder_ / "out.gguf");
+  // llama.cpp loads no file without the first key, and takes the vocabulary's size from the second.
+  EXPECT_EQ(file.content().Text("tokenizer.ggml.model"), "none");
+  EXPECT_EQ(file.content().Int("llama.vocab_size"), 60);
+  EXPECT_EQ(weights::OpenStored(folder_ / "out.gguf").tokenizer, "");
 }
 
 TEST_F(ConvertTools, OverTheBudgetNothingIsPublished) {

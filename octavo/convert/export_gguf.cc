@@ -57,7 +57,11 @@ ExportResult ExportGguf(const ExportRequest& request, FilePublisher& file) {
   options.name = request.source.name;
   options.progress = request.progress;
   options.more_keys = [&](GgufWriter& writer) {
-    if (vocabulary.vocabulary) WriteVocabulary(*vocabulary.vocabulary, writer);
+    if (vocabulary.vocabulary) {
+      WriteVocabulary(*vocabulary.vocabulary, writer);
+    } else {
+      writer.Text("tokenizer.ggml.model", "none");  // llama.cpp loads no file that lacks the key
+    }
   };
   GgufWriter writer([&](std::span<const std::byte> bytes) { file.Write(bytes); });
   const weights::GgufExported exported = weights::ExportGguf(request.source.config, request.read, options, writer);

@@ -222,7 +222,8 @@ GgufVocabulary ReadGgufVocabulary(std::string_view bytes, std::string_view name)
     const auto type = reader.Number<uint32_t>();
     if (!ReadKey(key, type, reader, vocabulary)) reader.Skip(type);
   }
-  if (vocabulary.model.empty()) {
+  const std::string& model = vocabulary.model;
+  if (model.empty() || model == "none" || model == "no_vocab") {  // the last two: what files without one say
     throw Error(ErrorCode::kFile, fmt::format("{}: no tokenizer in the GGUF file (tokenizer.ggml.model)", name),
                 "tokenizer_path=…");
   }

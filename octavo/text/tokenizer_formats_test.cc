@@ -281,6 +281,11 @@ TEST(Gguf, DamagedFiles) {
   twice.String("a", "b");
   EXPECT_THAT(read(twice.bytes()), HasSubstr("comes twice"));
   EXPECT_THAT(read(GgufWriter().bytes()), HasSubstr("no tokenizer in the GGUF file"));
+  for (const char* none : {"none", "no_vocab"}) {
+    GgufWriter without;
+    without.String("tokenizer.ggml.model", none);
+    EXPECT_THAT(read(without.bytes()), HasSubstr("no tokenizer in the GGUF file")) << none;
+  }
 }
 
 // A Unigram model with every type of piece.
