@@ -29,10 +29,12 @@ endif()
 if(OCTAVO_FUZZ)
   list(APPEND sanitize -fsanitize=fuzzer-no-link)
 endif()
-# g++ 12 warns falsely of overlapping copies inside std::string, and at -O3 of strings that an exception leaves behind;
-# the test builds (-O1, warnings as errors) keep the second check.
+# g++ 12 warns falsely of copies and fills inside std::string and std::vector: it follows branches that lengths known to the
+# program exclude, and what it inlines, so what it warns of, depends on as little as the length of the build's path. clang and
+# the address sanitizer keep those checks. At -O3 it also warns of strings that an exception leaves behind; the test builds
+# (-O1, warnings as errors) keep that one.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  list(APPEND OCTAVO_CXX_FLAGS -Wno-restrict)
+  list(APPEND OCTAVO_CXX_FLAGS -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
   if(NOT OCTAVO_WERROR)
     list(APPEND OCTAVO_CXX_FLAGS -Wno-maybe-uninitialized)
   endif()
