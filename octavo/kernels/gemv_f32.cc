@@ -7,6 +7,7 @@
 #include "octavo/kernels/matmul_f32_impl.h"
 #include "octavo/kernels/matmul_f32_tile.h"
 #include "octavo/kernels/pack_f32.h"
+#include "octavo/kernels/panel_runs.h"
 #include "octavo/kernels/weight_only.h"
 #include "octavo/kernels/weight_only_isa.h"
 
@@ -59,19 +60,22 @@ void MatMulF32PackedStream(ThreadPool& pool, Isa isa, Workspace& workspace, cons
   const PackedView& view = args.packed_b->view();
   const float* a = CopyOfA(workspace, args.a);
   constexpr int64_t kCols = internal::kVectorCols;
-  const int64_t n = args.c.cols;
-  std::atomic<int64_t> next{0};
-  pool.Run([&](int, int) {
+  const int64_t n = args.c.cols, pieces = (n + kCols - 1) / kCols;
+  PanelRuns runs(pieces, kCols / PanelCols(view.packing) * view.PanelBytes(), 1, pool.size());
+  pool.Run([&](int worker, int workers) {
     alignas(64) float sums[2 * internal::kVectorRows * kCols];
-    for (int64_t col; (col = next.fetch_add(kCols, std::memory_order_relaxed)) < n;) {
-      internal::VectorJob job;
-      job.view = &view;
-      job.col = col;
-      job.a = a, job.rows = args.c.rows;
-      job.sums = sums, job.scratch = sums + internal::kVectorRows * kCols;
-      isa >= Isa::kAvx512 ? internal::RunVectorAvx512(job) : internal::RunVectorAvx2(job);
-      internal::FinishAvx2(MakeFinish(args.epilogue, args.c, 0, col), sums, kCols, args.c.rows,
-                           std::min(kCols, n - col));
+    Range range = workers == 1 ? Range{0, pieces} : runs.First(worker);
+    for (; range.begin < range.end; range = workers == 1 ? Range{0, 0} : runs.Take()) {
+      for (int64_t piece = range.begin; piece < range.end; ++piece) {
+        internal::VectorJob job;
+        job.view = &view;
+        job.col = piece * kCols;
+        job.a = a, job.rows = args.c.rows;
+        job.sums = sums, job.scratch = sums + internal::kVectorRows * kCols;
+        isa >= Isa::kAvx512 ? internal::RunVectorAvx512(job) : internal::RunVectorAvx2(job);
+        internal::FinishAvx2(MakeFinish(args.epilogue, args.c, 0, job.col), sums, kCols, args.c.rows,
+                             std::min(kCols, n - job.col));
+      }
     }
   });
 }

@@ -16,7 +16,8 @@ inline constexpr int kPanelColumns = 16;
 inline constexpr int64_t kLineBytes = 64;    // one unit of a panel
 inline constexpr int64_t kUnitRowBytes = 8;  // one unit of one row of a strip, AVX2
 inline constexpr int kStripRowsI8 = 4, kStripRowsU4 = 6, kStripRowsAvx512 = 14, kStripRowsAmx = 16;
-inline constexpr int64_t kStepsI8 = 4, kStepsU4 = 8;  // steps of K in a unit
+inline constexpr int64_t kDirectRowsAvx512 = 3 * kStripRowsAvx512;  // up to these, VNNI takes panels as they are
+inline constexpr int64_t kStepsI8 = 4, kStepsU4 = 8;                // steps of K in a unit
 
 struct IntBlock {
   const uint8_t* strips = nullptr;  // all strips of the rows below

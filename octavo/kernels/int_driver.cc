@@ -18,7 +18,6 @@ constexpr int64_t kStripsBytes = int64_t{8} << 20;
 constexpr int64_t kPanelsBytes = int64_t{192} << 10;
 constexpr int64_t kDecodedBytes = int64_t{448} << 10;
 constexpr int64_t kAmxDecodedBytes = int64_t{512} << 10, kAmxPanels = 16, kAmxStrips = 32;
-constexpr int64_t kDirectRows = 8;                   // up to these, panels are not decoded
 constexpr int64_t kPackStrips = 4, kPackPanels = 4;  // per packing task
 
 int64_t Ceil(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -48,6 +47,11 @@ void Attach(IntBlock& block, const Packed& packed) {
   block.row_sum = packed.row_sum;
 }
 
+// Rows for which a family rewrites panels before it multiplies them.
+bool Decodes(const IntFamily& family, int64_t rows) {
+  return family.amx || (family.decoded > 0 && rows > kDirectRowsAvx512);
+}
+
 // Products of the same few rows: each worker packs them once and takes runs of the panels of all products, which are
 // numbered through.
 void RunNarrow(ThreadPool& pool, Workspace& workspace, std::span<const IntProduct> products) {
@@ -57,8 +61,7 @@ void RunNarrow(ThreadPool& pool, Workspace& workspace, std::span<const IntProduc
   block.rows = first.a.rows;
   Carver sizes(nullptr);
   Carve(sizes, family, block, block.rows);
-  // Rows for which a family decodes panels: a pair of them at a time.
-  const bool decodes = family.amx || (family.decoded > 0 && block.rows > kDirectRows);
+  const bool decodes = Decodes(family, block.rows);  // a pair of panels at a time
   const int64_t scratch_bytes = decodes ? family.Scratch(block, 2, 2) : 0;
   sizes.Take<uint8_t>(scratch_bytes);
   const int64_t each = sizes.used();
@@ -96,12 +99,13 @@ void RunNarrow(ThreadPool& pool, Workspace& workspace, std::span<const IntProduc
 // Whether all are products of the same few rows with panels that exist and are cut alike.
 bool AreNarrow(std::span<const IntProduct> products) {
   const IntProduct& first = products[0];
+  const bool direct = first.family->decoded > 0 && !Decodes(*first.family, first.a.rows);
+  const int64_t rows = direct ? first.a.rows : kNarrowRows;
   return std::ranges::all_of(products, [&](const IntProduct& one) {
-    return one.a.rows <= kNarrowRows && one.b.data == nullptr && one.family == first.family &&
-           one.a.data == first.a.data && one.a.rows == first.a.rows && one.a.cols == first.a.cols &&
-           one.a.row_stride == first.a.row_stride && one.a.col_stride == first.a.col_stride &&
-           one.block.tiles == first.block.tiles && one.block.units == first.block.units &&
-           one.block.tile_length == first.block.tile_length &&
+    return one.a.rows <= rows && one.b.data == nullptr && one.family == first.family && one.a.data == first.a.data &&
+           one.a.rows == first.a.rows && one.a.cols == first.a.cols && one.a.row_stride == first.a.row_stride &&
+           one.a.col_stride == first.a.col_stride && one.block.tiles == first.block.tiles &&
+           one.block.units == first.block.units && one.block.tile_length == first.block.tile_length &&
            (one.block.epilogue.col_zero.data == nullptr) == (first.block.epilogue.col_zero.data == nullptr);
   });
 }

@@ -95,7 +95,8 @@ static inline float Exp(float x) {
 }
 
 static inline float Log(float x) {
-  const int32_t above = __builtin_bit_cast(int32_t, x) - math::kSqrtHalfBits;
+  // Of a negative x it wraps; that result is not used.
+  const auto above = static_cast<int32_t>(__builtin_bit_cast(uint32_t, x) - static_cast<uint32_t>(math::kSqrtHalfBits));
   const float e = static_cast<float>(above >> 23);
   const float f = __builtin_bit_cast(float, (above & 0x007fffff) + math::kSqrtHalfBits) - 1.0f;
   float q = math::kLog[8];

@@ -104,7 +104,7 @@ TEST(MatMulI8, EqualsReferenceForAnyShapeAndEpilogue) {
 TEST(MatMulI8, EveryCountOfRowsEqualsTheReference) {
   ThreadPool pool(2);
   for (const int64_t k : {63, 64, 65, 192, 1087}) {
-    const int64_t n = 49, most = 40;
+    const int64_t n = 49, most = 46;
     const std::vector<int8_t> a = RandomCodes(1, most * k), b = RandomCodes(2, k * n);
     Buffer memory(static_cast<size_t>(PanelsI8Bytes(k, n, 0)));
     const PanelsI8 panels =

@@ -6,6 +6,8 @@
 // Panels keep the one form they have for every instruction set; a rectangle's panels are first rewritten to lines of 16
 // columns x 4 steps in the second cache ("decoded"), which pays from a few strips on. Few rows are multiplied straight
 // from the panels.
+#include <utility>
+
 #include "octavo/kernels/int_epilogue_avx512.h"
 #include "octavo/kernels/tile_avx512.h"
 
@@ -181,68 +183,81 @@ inline __attribute__((always_inline)) void DirectSums(const Codec& codec, const 
   constexpr int kStep = 4 * kRows;  // bytes of the strip per decoded line
   constexpr bool kTwo = kRows <= 4 && Codec::kLines == 2;
   __m512i other[kRows];
+#pragma GCC unroll 14
   for (int r = 0; r < kRows; ++r) acc[r] = other[r] = _mm512_setzero_si512();
   for (int64_t line = 0; line < lines; ++line, b += kLineBytes) {
     _mm_prefetch(reinterpret_cast<const char*>(b + 1024), _MM_HINT_T0);
     __m512i decoded[Codec::kLines];
     codec.Decode(b, decoded);
     for (int i = 0; i < Codec::kLines; ++i, a += kStep) {
-#pragma GCC unroll 8
+#pragma GCC unroll 14
       for (int r = 0; r < kRows; ++r) AddProducts(kTwo && i == 1 ? other[r] : acc[r], decoded[i], a + 4 * r);
     }
   }
   if (kTwo) {
+#pragma GCC unroll 14
     for (int r = 0; r < kRows; ++r) acc[r] = _mm512_add_epi32(acc[r], other[r]);
   }
 }
 
+// The kRows rows of one strip, from `row` on.
 template <typename Codec, int kRows, typename Epilogue>
-void DirectPanels(const IntBlock& block, const IntRect& rect, const Epilogue& epilogue) {
+void DirectPanels(const IntBlock& block, const IntRect& rect, int64_t row, const Epilogue& epilogue) {
   const Codec codec;
   const bool fused = epilogue.fusible();
   const int64_t tiles = block.tiles, a_tile = block.units * Codec::kLines * 4 * kRows,
                 b_tile = block.units * kLineBytes;
+  const uint8_t* strip = block.strips + row * tiles * block.units * Codec::kLines * 4;
   alignas(64) int32_t acc_memory[kRows * kPanelColumns];
   alignas(64) float sum_memory[kRows * kPanelColumns];
   for (int64_t panel = rect.panel_begin; panel < rect.panel_end; ++panel) {
     const uint8_t* b = block.panels + panel * block.panel_bytes();
-    const TilePlace at{0, kRows, 0, kRows, panel * kPanelColumns};
+    const TilePlace at{row, kRows, 0, kRows, panel * kPanelColumns};
     __m512 sum[kRows];
+#pragma GCC unroll 14
     for (int r = 0; r < kRows; ++r) sum[r] = _mm512_set1_ps(kMinusZero);
     const float* col = fused ? epilogue.ColScales(at.n) : nullptr;
     const __mmask16 inside = epilogue.Inside(at.n);
     for (int64_t tile = 0; tile < tiles; ++tile) {
       __m512i acc[kRows];
-      DirectSums<Codec, kRows>(codec, block.strips + tile * a_tile, b + tile * b_tile, block.units, acc);
+      DirectSums<Codec, kRows>(codec, strip + tile * a_tile, b + tile * b_tile, block.units, acc);
       if (fused) {
         const __m512 scale = _mm512_maskz_loadu_ps(inside, col + tile * epilogue.col_tile_stride());
         const int32_t* add = epilogue.RowAdds(at, tile);
+#pragma GCC unroll 14
         for (int r = 0; r < kRows; ++r) {
           const __m512 value = _mm512_cvtepi32_ps(_mm512_add_epi32(acc[r], _mm512_set1_epi32(add[r])));
-          const __m512 scaled = _mm512_mul_ps(_mm512_mul_ps(value, _mm512_set1_ps(epilogue.RowScale(r))), scale);
+          const __m512 scaled = _mm512_mul_ps(_mm512_mul_ps(value, _mm512_set1_ps(epilogue.RowScale(row + r))), scale);
           sum[r] = _mm512_add_ps(sum[r], scaled);
         }
         continue;
       }
+#pragma GCC unroll 14
       for (int r = 0; r < kRows; ++r) _mm512_store_si512(acc_memory + r * kPanelColumns, acc[r]);
       epilogue.Take(at, tile, acc_memory, sum_memory, kPanelColumns);
     }
     if (fused) {
-      for (int r = 0; r < kRows; ++r) epilogue.FinishSum(sum[r], r, at.n);
+#pragma GCC unroll 14
+      for (int r = 0; r < kRows; ++r) epilogue.FinishSum(sum[r], row + r, at.n);
     }
   }
 }
 
-constexpr int64_t kDirectRows = 8;
+template <typename Codec, typename Epilogue, int... kRows>
+void DirectStrip(std::integer_sequence<int, kRows...>, int64_t rows, const IntBlock& block, const IntRect& rect,
+                 int64_t row, const Epilogue& epilogue) {
+  using Run = void (*)(const IntBlock&, const IntRect&, int64_t, const Epilogue&);
+  constexpr Run kRun[] = {DirectPanels<Codec, kRows + 1, Epilogue>...};
+  kRun[rows - 1](block, rect, row, epilogue);
+}
 
 template <typename Codec, typename Epilogue>
 void Direct(const IntBlock& block, const IntRect& rect, const Epilogue& epilogue) {
-  using Run = void (*)(const IntBlock&, const IntRect&, const Epilogue&);
-  constexpr Run kRun[kDirectRows] = {DirectPanels<Codec, 1, Epilogue>, DirectPanels<Codec, 2, Epilogue>,
-                                     DirectPanels<Codec, 3, Epilogue>, DirectPanels<Codec, 4, Epilogue>,
-                                     DirectPanels<Codec, 5, Epilogue>, DirectPanels<Codec, 6, Epilogue>,
-                                     DirectPanels<Codec, 7, Epilogue>, DirectPanels<Codec, 8, Epilogue>};
-  kRun[block.rows - 1](block, rect, epilogue);
+  for (int64_t strip = rect.strip_begin; strip < rect.strip_end; ++strip) {
+    const int64_t row = strip * kStripRowsAvx512;
+    DirectStrip<Codec>(std::make_integer_sequence<int, kStripRowsAvx512>(), Least(kStripRowsAvx512, block.rows - row),
+                       block, rect, row, epilogue);
+  }
 }
 
 // ---- many rows ----
@@ -379,7 +394,7 @@ class Rectangle {
 
 template <typename Codec, typename Epilogue>
 void RunRect(const IntBlock& block, const IntRect& rect, uint8_t* scratch) {
-  if (block.rows <= kDirectRows) return Direct<Codec>(block, rect, Epilogue(block));
+  if (block.rows <= kDirectRowsAvx512) return Direct<Codec>(block, rect, Epilogue(block));
   Rectangle<Codec, Epilogue>(block, rect, scratch).Run();
 }
 

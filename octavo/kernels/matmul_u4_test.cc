@@ -93,6 +93,17 @@ TEST(MatMulU4, PanelsAreTheSameFromBothInstructionSets) {
   }
 }
 
+// Around the strips of each instruction set, and where VNNI begins to rewrite panels.
+TEST(MatMulU4, EveryCountOfRowsEqualsTheReference) {
+  for (const int64_t group : {0, 32}) {
+    for (int64_t m = 1; m <= 46; ++m) {
+      Product p({m, 49, 200, group}, static_cast<int>(m));
+      const std::vector<float> expected = p.Run(Isa::kReference);
+      ASSERT_EQ(HashOf(p.Run(ChooseIsa().isa, 2)), HashOf(expected)) << m << " rows, groups of " << group;
+    }
+  }
+}
+
 TEST(MatMulU4, ARowAloneEqualsTheRowInABatchForAnyThreads) {
   for (const int64_t group : {0, 32, 128}) {
     Product p({37, 64, 1024, group}, 5);

@@ -44,6 +44,24 @@ void PackAlongK(const MatrixView<const int8_t>& a, const Target& target, int64_t
   StoreSums(target, sums, offset);
 }
 
+// One row is in order already.
+void PackOneRow(const MatrixView<const int8_t>& a, const Target& target, int64_t steps, int32_t offset) {
+  const __m512i ones = _mm512_set1_epi8(1);
+  __m512i sums = _mm512_setzero_si512();
+  const int8_t* from = a.data + target.row * a.row_stride + target.k0;
+  const auto first_bytes = [](int64_t count) {
+    return count >= 64 ? ~__mmask64{0} : count <= 0 ? __mmask64{0} : ~__mmask64{0} >> (64 - count);
+  };
+  for (int64_t k = 0; k < steps * 4; k += 64) {
+    const __m512i codes = _mm512_maskz_loadu_epi8(first_bytes(target.length - k), from + k);
+    _mm512_mask_storeu_epi8(target.to + k, first_bytes(steps * 4 - k), codes);
+    sums = _mm512_dpbusd_epi32(sums, ones, codes);
+  }
+  const int32_t sum = _mm512_reduce_add_epi32(sums);
+  target.row_add[0] = -offset * sum;
+  if (target.row_sum != nullptr) target.row_sum[0] = sum;
+}
+
 // Rows that are neighbours in memory (a transposed): four steps of 16 rows to 16 elements.
 void PackAcrossK(const MatrixView<const int8_t>& a, const Target& target, int64_t steps, int32_t offset) {
   const __m512i ones = _mm512_set1_epi8(1);
@@ -92,7 +110,9 @@ void PackStrips(const MatrixView<const int8_t>& a, const StripsTarget& t, int64_
   for (int64_t strip = begin; strip < end; ++strip) {
     for (int64_t tile = 0; tile < t.tiles; ++tile) {
       const Target target = TargetOf(a, t, lines, strip, tile);
-      if (a.col_stride == 1) {
+      if (a.col_stride == 1 && target.rows == 1) {
+        PackOneRow(a, target, steps, offset);
+      } else if (a.col_stride == 1) {
         PackAlongK(a, target, steps, offset);
       } else if (a.row_stride == 1) {
         PackAcrossK(a, target, steps, offset);
