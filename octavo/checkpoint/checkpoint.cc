@@ -99,10 +99,12 @@ WrittenCheckpoint WriteCheckpoint(const fs::path& folder, const CheckpointConten
   return written;
 }
 
-bool IsCheckpoint(const fs::path& folder) { return fs::is_regular_file(folder / kManifestName); }
+bool IsCheckpoint(const fs::path& folder) {
+  return fs::is_regular_file(folder / kManifestName) && !fs::exists(folder / "config.json");
+}
 
 Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)) {
-  if (!IsCheckpoint(folder_)) {
+  if (!fs::is_regular_file(folder_ / kManifestName)) {
     throw Error(ErrorCode::kFile, fmt::format("{} is not a checkpoint", folder_.string()),
                 "expected a folder with manifest.json and safetensors files");
   }

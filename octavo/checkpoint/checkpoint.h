@@ -73,7 +73,8 @@ class Checkpoint {
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
 };
 
-// Whether the folder holds a manifest: what a checkpoint is recognized by.
+// Whether the folder holds a manifest: what a checkpoint is recognized by. With a config.json it is a model folder that
+// has a manifest.json of its own.
 bool IsCheckpoint(const std::filesystem::path& folder);
 
 }  // namespace octavo

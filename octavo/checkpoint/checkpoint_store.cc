@@ -61,6 +61,33 @@ std::vector<int64_t> CheckpointStore::Steps() const {
 }
 
 std::optional<Checkpoint> CheckpointStore::OpenLatest(Log& log) {
+  std::optional<Checkpoint> newest = NewestWhole(log);
+  RemoveUnfinished(log);
+  return newest;
+}
+
+std::optional<Checkpoint> CheckpointStore::NewestWhole(Log& log) const {
+  const std::vector<int64_t> steps = Steps();
+  for (size_t i = steps.size(); i-- > 0;) {
+    try {
+      Checkpoint checkpoint(PathOf(steps[i]));
+      checkpoint.Verify();
+      return checkpoint;
+    } catch (const Error& problem) {
+      log.Warning("checkpoint {} is damaged and not used: {}\n{}", PathOf(steps[i]).string(), problem.message(),
+                  i > 0 ? fmt::format("  going on from the one before it, {}", PathOf(steps[i - 1]).string())
+                        : std::string("  there is none before it"));
+    }
+  }
+  if (steps.empty()) return std::nullopt;
+  // Beginning anew would overwrite what might still be rescued.
+  throw Error(ErrorCode::kFile,
+              steps.size() == 1 ? fmt::format("the only checkpoint in {} is damaged", folder_.string())
+                                : fmt::format("all {} checkpoints in {} are damaged", steps.size(), folder_.string()),
+              "restore one, or start anew with another run_name");
+}
+
+void CheckpointStore::RemoveUnfinished(Log& log) const {
   std::error_code error;
   for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
     // ".40<mark>…" is what a save of step 40 left that never finished.
@@ -76,19 +103,6 @@ std::optional<Checkpoint> CheckpointStore::OpenLatest(Log& log) {
       log.Warning("{}: removed a checkpoint of step {} that was never finished", folder_.string(), step);
     }
   }
-  const std::vector<int64_t> steps = Steps();
-  for (size_t i = steps.size(); i-- > 0;) {
-    try {
-      Checkpoint checkpoint(PathOf(steps[i]));
-      checkpoint.Verify();
-      return checkpoint;
-    } catch (const Error& problem) {
-      log.Warning("checkpoint {} is damaged and not used: {}\n{}", PathOf(steps[i]).string(), problem.message(),
-                  i > 0 ? fmt::format("  going on from the one before it, {}", PathOf(steps[i - 1]).string())
-                        : std::string("  there is none before it"));
-    }
-  }
-  return std::nullopt;
 }
 
 void CheckpointStore::Link(int64_t step) const {

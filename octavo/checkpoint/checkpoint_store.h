@@ -40,8 +40,9 @@ class CheckpointStore {
   std::vector<int64_t> Steps() const;
   std::filesystem::path PathOf(int64_t step) const { return folder_ / std::to_string(step); }
 
-  // The newest checkpoint that is whole, with every digest checked; nothing when there is none. A damaged one is
-  // skipped with a warning that says what is wrong and which one is tried next. Removes what crashed saves left.
+  // The newest checkpoint that is whole, with every digest checked; nothing when there is none at all. A damaged
+  // one is skipped with a warning that says what is wrong and which one is tried next; when all are damaged that is an
+  // error and nothing is changed. Removes what crashed saves left.
   std::optional<Checkpoint> OpenLatest(Log& log);
 
   // Saves content.step. Waits for the save before it, copies the tensors, and writes in the background when
@@ -54,6 +55,8 @@ class CheckpointStore {
 
  private:
   struct Background;
+  std::optional<Checkpoint> NewestWhole(Log& log) const;
+  void RemoveUnfinished(Log& log) const;
   void Write(const CheckpointContent& content);
   void Prune() const;
   void Link(int64_t step) const;

@@ -297,6 +297,34 @@ TEST(CheckpointStore, ADamagedOneIsSkippedWithALine) {
   EXPECT_THAT(text, HasSubstr("tensor 'decoder/mlp/amax' bytes"));
 }
 
+// Going on from nothing would overwrite what somebody may still rescue.
+TEST(CheckpointStore, AllDamagedIsAnErrorThatChangesNothing) {
+  const TempFolder folder;
+  Log log([](std::string_view) {});
+  CheckpointStore store(folder / "c", {.async = false});
+  fs::create_directories(folder / "c/.removed-5");
+  for (const int64_t step : {10, 20}) {
+    store.Save(Content(step));
+    const fs::path manifest = store.PathOf(step) / "manifest.json";
+    Write(manifest, Read(manifest).substr(0, 100));
+  }
+  const auto problem = [&]() -> std::string {
+    try {
+      store.OpenLatest(log);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kFile);
+      EXPECT_EQ(error.hint(), "restore one, or start anew with another run_name");
+      return error.message();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(problem(), fmt::format("all 2 checkpoints in {} are damaged", store.folder().string()));
+  EXPECT_THAT(store.Steps(), ElementsAre(10, 20));
+  EXPECT_TRUE(fs::exists(folder / "c/.removed-5"));
+  fs::remove_all(store.PathOf(10));
+  EXPECT_EQ(problem(), fmt::format("the only checkpoint in {} is damaged", store.folder().string()));
+}
+
 TEST(CheckpointStore, BackgroundSaveWritesTheValuesOfItsMoment) {
   const TempFolder folder;
   CheckpointStore store(folder / "c", {});

@@ -61,7 +61,8 @@ bool IsPickle(const fs::directory_entry& entry) {
         fmt::format("{} is a pickle; Octavo never runs code from a model file", entry.path().filename().string()),
         "use the .safetensors file of the same model");
   }
-  throw Error(ErrorCode::kFile, fmt::format("{} holds neither {} nor {}", folder.string(), kSingleName, kIndexName));
+  throw Error(ErrorCode::kFile, fmt::format("{} holds neither {} nor {}", folder.string(), kSingleName, kIndexName),
+              "give a checkpoint, a folder with config.json and safetensors files, or a .gguf or llama2.c .bin file");
 }
 
 // What the index says and the file of a shard holds must be the same set.
