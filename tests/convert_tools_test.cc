@@ -197,7 +197,7 @@ TEST_F(ConvertTools, GgufFilesWithoutATokenizerSaySo) {
   const fs::path source = WriteSource("");
   fs::remove_all(folder_ / "tok");
   Convert(source, "out.gguf", [](convert::ConvertRequest& request) { request.format = convert::TargetFormat::kGguf; });
-  EXPECT_THAT(text_, HasSubstr("note: no tokenizer in the file"));
+  EXPECT_THAT(text_, HasSubstr("note      no tokenizer in the file"));
   const GgufFile file(folder_ / "out.gguf");
   // llama.cpp loads no file without the first key, and takes the vocabulary's size from the second.
   EXPECT_EQ(file.content().Text("tokenizer.ggml.model"), "none");

@@ -14,6 +14,9 @@
 
 namespace octavo::convert {
 
+// What is printed when the target will have no tokenizer.
+constexpr const char* kNoTokenizer = "no tokenizer is carried; give tokenizer_path=…";
+
 struct ExportRequest {
   const weights::StoredModel& source;  // configuration, carried files, tokenizer
   // A parameter by our name as the target is to hold it: floats, or the codes of a recipe or of the source. Reads and

@@ -41,7 +41,7 @@ void WriteVocabulary(const text::GgufVocabulary& vocabulary, GgufWriter& writer)
 ExportResult ExportGguf(const ExportRequest& request, FilePublisher& file) {
   ExportResult result;
   text::MadeGgufVocabulary vocabulary;
-  vocabulary.note = "it brings none";
+  vocabulary.note = "it brings none; give tokenizer_path=…";
   if (!request.source.tokenizer.empty()) {
     vocabulary = text::MakeGgufVocabulary(request.source.tokenizer.string(), request.source.config.vocab_size,
                                           eval::SampleText());

@@ -1,11 +1,13 @@
 // The way out to model folders that transformers loads: weights/hf_export.h with codes turned into floats, and the
 // files that belong to the model.
+#include <algorithm>
 #include <filesystem>
 
 #include "octavo/base/error.h"
 #include "octavo/base/mapped_file.h"
 #include "octavo/convert/export.h"
 #include "octavo/quant/quantize.h"
+#include "octavo/weights/carried.h"
 #include "octavo/weights/hf_export.h"
 
 namespace octavo::convert {
@@ -61,8 +63,10 @@ ExportResult ExportHf(const ExportRequest& request, FolderPublisher& folder) {
                                        NameOf(options.dtype)));
   }
   CopyCarried(request.source, folder, result);
-  if (result.files.empty() && !request.source.tokenizer.empty()) {
-    result.notes.push_back("the tokenizer is inside the source's GGUF file and is not written");
+  if (std::ranges::none_of(result.files, weights::IsTokenizerName)) {
+    result.notes.emplace_back(weights::CarriesTokenizer(request.source) && request.source.tokenizer != "bytes"
+                                  ? "the tokenizer is inside the source's GGUF file and is not written"
+                                  : kNoTokenizer);
   }
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder.temporary())) {
     if (entry.is_regular_file()) result.bytes += entry.file_size();

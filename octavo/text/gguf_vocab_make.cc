@@ -9,8 +9,10 @@
 #include "octavo/text/chat_template_files.h"
 #include "octavo/text/gguf_vocab_file.h"
 #include "octavo/text/gguf_vocab_pre.h"
+#include "octavo/text/llama2c_vocab.h"
 #include "octavo/text/pretokenizer_scan.h"
 #include "octavo/text/sentencepiece_proto.h"
+#include "octavo/text/tokenizer_files.h"
 #include "octavo/text/tokenizer_json.h"
 #include "octavo/text/tokenizer_vocab.h"
 
@@ -236,7 +238,7 @@ std::string TemplateOf(const fs::path& path) {
 
 MadeGgufVocabulary MakeGgufVocabulary(const std::string& path, int64_t vocabulary_size, std::string_view sample) {
   fs::path file(path);
-  if (fs::is_directory(file)) file /= fs::exists(file / "tokenizer.json") ? "tokenizer.json" : "tokenizer.model";
+  if (fs::is_directory(file)) file = FindTokenizerFile(file).value_or(file);
   if (!fs::is_regular_file(file)) return Without("it brings no tokenizer.json or tokenizer.model");
   const std::string name = file.string();
   {
@@ -250,6 +252,8 @@ MadeGgufVocabulary MakeGgufVocabulary(const std::string& path, int64_t vocabular
   if (file.extension() == ".json") {
     const JsonValue json = ParseJson(bytes, name);
     made = JsonVocabulary(json, name).Make();
+  } else if (file.extension() == ".bin") {
+    made.vocabulary = ParseLlama2cVocabulary(bytes, name);
   } else if (tokenizer->description().find("SentencePiece") != std::string::npos) {
     made = FromPieces(ReadSentencePieceModel(bytes, name), *tokenizer);
   } else {

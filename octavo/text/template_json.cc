@@ -38,6 +38,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     Level& level = open_.back();
     if (!limits_.duplicate_keys && level.dict->Find(std::string_view(value)) != nullptr)
       return Fail(fmt::format("the key \"{}\" comes twice in one object", value.substr(0, 60)));
+    if (++values_ > limits_.values) return FailValues();
     level.key = Value::String(std::string_view(value), marks_);
     return true;
   }
@@ -72,11 +73,15 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool Open(bool object) {
     if (static_cast<int>(open_.size()) >= limits_.depth)
       return Fail(fmt::format("nested deeper than {} levels", limits_.depth));
+    if (++containers_ > limits_.containers)
+      return Fail(fmt::format("more than {} objects and lists", limits_.containers));
     open_.emplace_back();
     if (object) open_.back().dict = std::make_shared<DictObject>();
     return true;
   }
+  bool FailValues() { return Fail(fmt::format("more than {} values", limits_.values)); }
   bool Add(Value value) {
+    if (++values_ > limits_.values) return FailValues();
     if (open_.empty()) {
       result_ = std::move(value);
     } else if (open_.back().dict) {
@@ -90,6 +95,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   Marks marks_;
   const JsonLimits& limits_;
   std::vector<Level> open_;
+  size_t values_ = 0, containers_ = 0;
   Value result_;
   std::string error_;
 };

@@ -1,5 +1,6 @@
 // JSON into template values: messages, tools, documents and variables as requests and files bring them. Keeps the order
-// of keys, integers of any length, and marks all text as the user's unless told otherwise. Bounded in size and depth.
+// of keys, integers of any length, and marks all text as the user's unless told otherwise. Bounded in size, number
+// of values and depth.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,10 @@ namespace octavo::text::jinja {
 struct JsonLimits {
   size_t bytes = size_t{16} << 20;
   int depth = 64;
-  bool duplicate_keys = false;  // false: a key that comes twice is an error; true: the last one counts
+  // A value costs many times the two bytes in which it can be written. Keys count as values.
+  size_t values = size_t{1} << 20;
+  size_t containers = size_t{1} << 17;  // objects and lists
+  bool duplicate_keys = false;          // false: a key that comes twice is an error; true: the last one counts
 };
 
 // Throws Error that says where the text stops being JSON or passes a limit.

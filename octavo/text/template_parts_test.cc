@@ -148,6 +148,14 @@ TEST(Json, RefusesWhatIsHostile) {
   JsonLimits small;
   small.bytes = 3;
   EXPECT_THROW(ParseJson("[1,2]", kFromUser, small), Error);
+  JsonLimits few;
+  few.values = 5;
+  few.containers = 2;
+  EXPECT_NO_THROW(ParseJson("[1,2,3,4]", kFromUser, few));
+  EXPECT_THROW(ParseJson("[1,2,3,4,5]", kFromUser, few), Error);
+  EXPECT_THROW(ParseJson(R"({"a":1,"b":2,"c":3})", kFromUser, few), Error);
+  EXPECT_NO_THROW(ParseJson("[[]]", kFromUser, few));
+  EXPECT_THROW(ParseJson("[[],[]]", kFromUser, few), Error);
   nlohmann::ordered_json bad;
   bad["k"] = "\xFF";
   EXPECT_THROW(FromJson(bad), Error);

@@ -1,4 +1,6 @@
 // Finds out what a file or a directory holds and loads the tokenizer in it, with what tokenizer_config.json adds.
+#include "octavo/text/tokenizer_files.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -22,35 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxFile = size_t{256} << 20;
 constexpr size_t kMaxConfig = size_t{16} << 20;
-
-// The first tokenizer file of a model directory.
-std::optional<fs::path> FindTokenizerFile(const fs::path& folder) {
-  std::error_code ignored;
-  for (std::string_view name : {"tokenizer.json", "tokenizer.model"}) {
-    if (fs::is_regular_file(folder / name, ignored)) return folder / name;
-  }
-  std::vector<fs::path> ranks;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".tiktoken") ranks.push_back(entry.path());
-  }
-  std::sort(ranks.begin(), ranks.end());
-  if (!ranks.empty()) return ranks[0];
-  if (fs::is_regular_file(folder / "tiktoken.model", ignored)) return folder / "tiktoken.model";
-  // llama2.c: tokenizer.bin, or tok512.bin and the like.
-  std::vector<fs::path> pieces;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".bin" && entry.path().filename().string().starts_with("tok")) {
-      pieces.push_back(entry.path());
-    }
-  }
-  if (pieces.size() == 1) return pieces[0];
-  std::vector<fs::path> models;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".gguf") models.push_back(entry.path());
-  }
-  if (models.size() == 1) return models[0];
-  return std::nullopt;
-}
 
 // Looks at the first bytes only: such a file may be larger than memory.
 bool StartsLikeGguf(const std::string& path) {
@@ -105,6 +78,34 @@ SentencePieceOptions ReadSentencePieceOptions(const JsonValue& config, std::stri
 }
 
 }  // namespace
+
+std::optional<fs::path> FindTokenizerFile(const fs::path& folder) {
+  std::error_code ignored;
+  for (std::string_view name : {"tokenizer.json", "tokenizer.model"}) {
+    if (fs::is_regular_file(folder / name, ignored)) return folder / name;
+  }
+  std::vector<fs::path> ranks;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".tiktoken") ranks.push_back(entry.path());
+  }
+  std::sort(ranks.begin(), ranks.end());
+  if (!ranks.empty()) return ranks[0];
+  if (fs::is_regular_file(folder / "tiktoken.model", ignored)) return folder / "tiktoken.model";
+  // llama2.c: tokenizer.bin, or tok512.bin and the like.
+  std::vector<fs::path> pieces;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".bin" && entry.path().filename().string().starts_with("tok")) {
+      pieces.push_back(entry.path());
+    }
+  }
+  if (pieces.size() == 1) return pieces[0];
+  std::vector<fs::path> models;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".gguf") models.push_back(entry.path());
+  }
+  if (models.size() == 1) return models[0];
+  return std::nullopt;
+}
 
 std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path) {
   std::error_code ignored;

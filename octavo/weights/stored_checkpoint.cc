@@ -8,6 +8,7 @@
 #include "octavo/checkpoint/strict_json.h"
 #include "octavo/models/model.h"
 #include "octavo/quant/quantize.h"
+#include "octavo/weights/carried.h"
 #include "octavo/weights/model_json.h"
 #include "octavo/weights/restore.h"
 #include "octavo/weights/stored_parts.h"
@@ -122,25 +123,31 @@ quant::RecipeChoice RecipeOf(const Manifest& manifest, const std::string& where)
                               where + ": recipe");
 }
 
-// A run names its tokenizer in its config; what is not there any more is not carried.
+// Where the run was started, if its settings say where it lies from there: "/w/out/x/checkpoints/20" of a run with
+// base_output_directory=out was started in /w. Empty: not known.
+fs::path StartOf(const fs::path& folder, const Settings& settings) {
+  std::error_code error;
+  fs::path outer = fs::weakly_canonical(folder, error).parent_path();
+  if (error || outer.filename() != "checkpoints") return {};
+  outer = outer.parent_path().parent_path();  // without the run's name
+  const std::string given = settings.Text("base_output_directory");
+  fs::path base = fs::path(given.empty() ? "out" : given).lexically_normal();
+  if (!base.has_filename()) base = base.parent_path();
+  if (base.is_absolute() || *base.begin() == "..") return {};
+  for (; !base.empty() && base != "."; base = base.parent_path(), outer = outer.parent_path()) {
+    if (base.filename() != outer.filename()) return {};
+  }
+  return outer;
+}
+
+// A run names its tokenizer in its settings, as a path from where it was started; what is not there any more is not
+// carried.
 void FindTokenizer(StoredModel& model, const std::string& where) {
   if (!model.carried.empty() || model.config_text.empty()) return;
-  const fs::path path = Settings::FromText(model.config_text, where).Text("tokenizer_path");
-  std::error_code error;
-  if (path == "bytes") {
-    model.tokenizer = path;
-  } else if (fs::is_directory(path, error)) {
-    model.carried = CarriedIn(path);
-    model.tokenizer = path;
-  } else if (fs::is_regular_file(path, error)) {
-    const bool json = path.extension() == ".json", gguf = path.extension() == ".gguf";
-    const bool ranks = path.extension() == ".tiktoken";
-    if (!gguf) {
-      const char* name = json ? "tokenizer.json" : ranks ? "tokenizer.tiktoken" : "tokenizer.model";
-      model.carried.push_back(CarriedFrom(name, path));
-    }
-    model.tokenizer = path;
-  }
+  const Settings settings = Settings::FromText(model.config_text, where);
+  const fs::path path = settings.Text("tokenizer_path");
+  if (path.empty() || UseTokenizer(model, path) || path.is_absolute()) return;
+  if (const fs::path start = StartOf(model.path, settings); !start.empty()) UseTokenizer(model, start / path);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/gguf.h"
-#include "octavo/checkpoint/sharded.h"
 #include "octavo/models/model.h"
+#include "octavo/weights/carried.h"
 #include "octavo/weights/convert_floats.h"
 #include "octavo/weights/load_model.h"
 #include "octavo/weights/maxtext_names.h"
@@ -18,73 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostCarriedBytes = uint64_t{256} << 20;
-
-constexpr const char* kCarried[] = {
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "tokenizer.tiktoken",
-    "tokenizer.gguf",
-    "chat_template.jinja",
-    "chat_template.json",
-    "generation_config.json",
-};
-
-template <typename T>
-void Append(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-void AppendText(std::string& out, std::string_view text) {
-  Append<uint64_t>(out, text.size());
-  out += text;
-}
-
-// The tokenizer of a GGUF file as a file of its own: its keys and no tensors.
-std::string TokenizerOf(const GgufContent& content) {
-  std::string keys;
-  uint64_t count = 0;
-  for (const auto& [name, value] : content.values()) {
-    if (!name.starts_with("tokenizer.") && name != "general.architecture") continue;
-    ++count;
-    AppendText(keys, name);
-    if (value.is_array) {
-      Append(keys, static_cast<uint32_t>(GgufValueType::kArray));
-      Append(keys, static_cast<uint32_t>(value.type));
-      Append<uint64_t>(keys, value.count);
-    } else {
-      Append(keys, static_cast<uint32_t>(value.type));
-    }
-    keys.append(reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size());
-  }
-  std::string file = "GGUF";
-  Append<uint32_t>(file, 3);
-  Append<uint64_t>(file, 0);
-  Append<uint64_t>(file, count);
-  return file + keys;
-}
-
 void FindTokenizer(StoredModel& stored) {
-  std::error_code error;
   if (stored.kind == StoredKind::kHf) {
     stored.carried = CarriedIn(stored.path);
-    stored.tokenizer = stored.path;
-  } else if (stored.kind == StoredKind::kGguf) {
-    const auto file = std::make_shared<const GgufFile>(stored.path);
-    if (!file->content().Has("tokenizer.ggml.tokens")) return;
-    stored.carried.push_back({"tokenizer.gguf", {}, [file] { return TokenizerOf(file->content()); }});
-    stored.tokenizer = stored.path;
+    UseTokenizer(stored, stored.path);
+  } else if (stored.kind == StoredKind::kGguf && GgufFile(stored.path).content().Has("tokenizer.ggml.tokens")) {
+    UseTokenizer(stored, stored.path);
   } else {
-    const fs::path beside = stored.path.parent_path() / "tokenizer.model";
-    if (!fs::is_regular_file(beside, error)) return;
-    stored.carried.push_back(CarriedFrom("tokenizer.model", beside));
-    stored.tokenizer = beside;
+    UseTokenizerBeside(stored);
   }
 }
 
@@ -185,19 +126,6 @@ void NoteDecoded(StoredModel& stored) {
 }
 
 }  // namespace
-
-CarriedFile CarriedFrom(std::string name, const fs::path& path) {
-  return {std::move(name), path, [path] { return ReadSmallFile(path, kMostCarriedBytes); }};
-}
-
-std::vector<CarriedFile> CarriedIn(const fs::path& folder) {
-  std::vector<CarriedFile> files;
-  for (const char* name : kCarried) {
-    std::error_code error;
-    if (fs::is_regular_file(folder / name, error)) files.push_back(CarriedFrom(name, folder / name));
-  }
-  return files;
-}
 
 StoredModel FromForeign(HfModel model, StoredKind kind, const fs::path& path) {
   StoredModel stored;

@@ -8,6 +8,7 @@
 #include "octavo/checkpoint/llama2c.h"
 #include "octavo/checkpoint/sharded.h"
 #include "octavo/models/model.h"
+#include "octavo/weights/carried.h"
 #include "octavo/weights/convert_floats.h"
 #include "octavo/weights/gguf.h"
 #include "octavo/weights/llama2c.h"
@@ -29,6 +30,10 @@ bool IsFolder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
+std::string StepsHint(const fs::path& folder, int64_t last) {
+  return fmt::format("use {} or {}", (folder / std::to_string(last)).string(), (folder / "latest").string());
+}
+
 [[noreturn]] void FailRun(const fs::path& run) {
   const CheckpointStore store(run / "checkpoints", {});
   const std::vector<int64_t> steps = store.Steps();
@@ -38,8 +43,7 @@ bool IsFolder(const fs::path& path) {
   }
   throw Error(ErrorCode::kUsage,
               fmt::format("{} is a run; its checkpoints are {}", run.string(), fmt::join(steps, ", ")),
-              fmt::format("use {} or {}", (run / "checkpoints" / std::to_string(steps.back())).string(),
-                          (run / "checkpoints/latest").string()));
+              StepsHint(store.folder(), steps.back()));
 }
 
 [[noreturn]] void FailOrbax(const fs::path& folder) {
@@ -59,6 +63,18 @@ bool IsRun(const fs::path& folder) { return IsFolder(folder / "checkpoints") && 
 
 bool IsOrbax(const fs::path& folder) {
   return Exists(folder / "manifest.ocdbt") || Exists(folder / "_CHECKPOINT_METADATA") || Exists(folder / "_METADATA");
+}
+
+// A folder one above what was meant: the checkpoints of a run, a step of Orbax.
+void RefuseFoldersAround(const fs::path& folder) {
+  if (IsOrbax(folder / "items")) FailOrbax(folder / "items");
+  const CheckpointStore store(folder, {});
+  const std::vector<int64_t> steps = store.Steps();
+  if (steps.empty() || !IsCheckpoint(store.PathOf(steps.back()))) return;
+  throw Error(
+      ErrorCode::kUsage,
+      fmt::format("{} is a folder of checkpoints; its checkpoints are {}", folder.string(), fmt::join(steps, ", ")),
+      StepsHint(folder, steps.back()));
 }
 
 std::vector<fs::path> SafetensorsIn(const fs::path& path) {
@@ -90,6 +106,11 @@ StoredModel OpenMaxText(const fs::path& path, const OpenOptions& options) {
   model.kind = StoredKind::kMaxText;
   model.path = path;
   model.config = *options.config;
+  if (IsFolder(path)) {
+    UseTokenizer(model, path);
+  } else {
+    UseTokenizerBeside(model);
+  }
   model.shards = static_cast<int64_t>(files.size());
   const Source tree = OpenSafetensors(files);
   model.stored_tensors = static_cast<int64_t>(tree.tensors.size());
@@ -145,7 +166,6 @@ void UseConfig(StoredModel& model, const models::ModelConfig& config) {
 StoredModel Open(const fs::path& path, const OpenOptions& options) {
   if (!Exists(path)) throw Error(ErrorCode::kFile, fmt::format("{}: no such file or folder", path.string()));
   if (!IsFolder(path)) return OpenFile(path, options);
-  // Model folders first: some have a manifest.json of their own, and no checkpoint has a config.json.
   if (Exists(path / "config.json")) return FromForeign(OpenHf(path), StoredKind::kHf, path);
   if (IsCheckpoint(path)) return FromCheckpoint(path, options);
   if (IsRun(path)) FailRun(path);
@@ -166,7 +186,10 @@ fs::path ModelFileIn(const fs::path& path) {
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     if (IsModelFile(it->path())) files.push_back(it->path());
   }
-  if (files.empty()) return path;
+  if (files.empty()) {
+    RefuseFoldersAround(path);
+    return path;
+  }
   if (files.size() == 1) return files[0];
   std::sort(files.begin(), files.end());
   std::vector<std::string> names;

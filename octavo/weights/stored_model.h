@@ -99,7 +99,7 @@ struct OpenOptions {
 StoredModel OpenStored(const std::filesystem::path& path, const OpenOptions& options = {});
 
 // The one GGUF or llama2.c file of a folder that is no model in another form, else the path as it is. Several: a usage
-// error that names them.
+// error that names them; so are the checkpoints of a run, and a step of Orbax is a file error.
 std::filesystem::path ModelFileIn(const std::filesystem::path& path);
 
 // A parameter in floats or in codes, as it is stored or as it is to be written.

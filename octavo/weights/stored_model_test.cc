@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <regex>
 
 #include "octavo/base/error.h"
 #include "octavo/base/temp_folder.h"
 #include "octavo/checkpoint/checkpoint.h"
 #include "octavo/models/model.h"
+#include "octavo/weights/carried.h"
 #include "octavo/weights/load_model.h"
 #include "octavo/weights/model_json.h"
 #include "octavo/weights/restore.h"
@@ -20,6 +22,7 @@ namespace octavo::weights {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 struct Failure {
@@ -182,12 +185,82 @@ TEST_F(Stored, RunsPicklesAndOrbaxAreRefusedInWords) {
   EXPECT_THAT(FailureOf([&] { OpenStored(folder_ / "notes.txt"); }).message, HasSubstr("no model that Octavo knows"));
 }
 
-TEST_F(Stored, FoldersOfLlama2cAndGgufFilesAreTheirFile) {
-  // dim 4, mlp 8, 1 layer, 1 head, 1 key head, 3 tokens (tied), 2 positions.
+// A llama2.c file: dim 4, mlp 8, 1 layer, 1 head, 1 key head, 3 tokens (tied), 2 positions.
+std::string Llama2cBytes() {
   std::string file;
   for (const int32_t size : {4, 8, 1, 1, 1, 3, 2}) file.append(reinterpret_cast<const char*>(&size), 4);
   const int floats = 3 * 4 + 4 + 4 * 16 + 4 + 3 * 32 + 4 + 2 * 2 * 2;
-  file.append(static_cast<size_t>(floats) * 4, '\0');
+  return file.append(static_cast<size_t>(floats) * 4, '\0');
+}
+
+std::vector<std::string> CarriedNames(const StoredModel& model) {
+  std::vector<std::string> names;
+  for (const CarriedFile& file : model.carried) names.push_back(file.name);
+  return names;
+}
+
+TEST_F(Stored, FoldersAroundACheckpointAreRefusedInWords) {
+  fs::create_directories(folder_ / "checkpoints");
+  Write(content_, "checkpoints/10");
+  Write(content_, "checkpoints/20");
+  const fs::path folder = folder_ / "checkpoints";
+  const Failure steps = FailureOf([&] { OpenStored(folder); });
+  EXPECT_EQ(steps.exit, 2);
+  EXPECT_EQ(steps.message, folder.string() + " is a folder of checkpoints; its checkpoints are 10, 20");
+  EXPECT_EQ(steps.hint, "use " + (folder / "20").string() + " or " + (folder / "latest").string());
+
+  Touch("orbax/0/items/manifest.ocdbt");
+  const Failure orbax = FailureOf([&] { OpenStored(folder_ / "orbax/0"); });
+  EXPECT_EQ(orbax.exit, 5);
+  EXPECT_EQ(orbax.message,
+            (folder_ / "orbax/0/items").string() + " is an Orbax OCDBT checkpoint, which Octavo does not read");
+}
+
+TEST_F(Stored, TheTokenizerBesideAFileGoesAlong) {
+  Touch("story/stories.bin", Llama2cBytes());
+  EXPECT_EQ(OpenStored(folder_ / "story").tokenizer, "");
+  Touch("story/tok3.bin", "words");
+  StoredModel story = OpenStored(folder_ / "story/stories.bin");
+  EXPECT_EQ(story.tokenizer, folder_ / "story/tok3.bin");
+  EXPECT_THAT(CarriedNames(story), ElementsAre("tokenizer.bin"));
+  EXPECT_EQ(story.carried[0].read(), "words");
+
+  Touch("other/tokenizer.json", "{}");
+  Touch("other/tokenizer_config.json", "{}");
+  EXPECT_TRUE(UseTokenizer(story, folder_ / "other/tokenizer.json"));
+  EXPECT_THAT(CarriedNames(story), ElementsAre("tokenizer.json", "tokenizer_config.json"));
+  EXPECT_FALSE(UseTokenizer(story, folder_ / "nowhere"));
+  EXPECT_EQ(story.tokenizer, folder_ / "other/tokenizer.json");
+  EXPECT_TRUE(CarriesTokenizer(story));
+  EXPECT_TRUE(UseTokenizer(story, "bytes"));
+  EXPECT_FALSE(CarriesTokenizer(story));  // nothing in the target would say so
+}
+
+TEST_F(Stored, TheTokenizerOfARunIsFoundFromWhereItWasStarted) {
+  const auto open = [&](const std::string& tokenizer, const std::string& output) {
+    CheckpointContent content = content_;
+    content.config = Settings::FromText(content_.config, "config").EffectiveYaml();
+    content.config =
+        std::regex_replace(content.config, std::regex("(^|\n)tokenizer_path:[^\n]*"), "$1tokenizer_path: " + tokenizer);
+    content.config = std::regex_replace(content.config, std::regex("(^|\n)base_output_directory:[^\n]*"),
+                                        "$1base_output_directory: " + output);
+    fs::create_directories(folder_ / "a/b/x/checkpoints");
+    WriteCheckpoint(folder_ / "a/b/x/checkpoints/20", content);
+    return OpenStored(folder_ / "a/b/x/checkpoints/20");
+  };
+  Touch("tok/tokenizer.json", "{}");
+  const StoredModel found = open("tok", "a/b/");
+  EXPECT_THAT(CarriedNames(found), ElementsAre("tokenizer.json"));
+  EXPECT_TRUE(fs::equivalent(found.tokenizer, folder_ / "tok"));
+  EXPECT_EQ(open("tok", "b").tokenizer, "");     // would be a/tok
+  EXPECT_EQ(open("tok", "c/b").tokenizer, "");   // the run was moved
+  EXPECT_EQ(open("tok", "../b").tokenizer, "");  // not to be known
+  EXPECT_EQ(open("kot", "a/b").tokenizer, "");   // not there
+  EXPECT_TRUE(CarriesTokenizer(open("bytes", "a/b")));
+}
+
+TEST_F(Stored, FoldersOfLlama2cAndGgufFilesAreTheirFile) {
+  const std::string file = Llama2cBytes();
   Touch("story/stories.bin", file);
   Touch("story/tokenizer.bin", "words");
   Touch("story/tokenizer.model");

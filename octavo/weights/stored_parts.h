@@ -12,8 +12,4 @@ StoredModel FromCheckpoint(const std::filesystem::path& folder, const OpenOption
 // stored_foreign.cc: what hf.h, gguf.h and llama2c.h opened.
 StoredModel FromForeign(HfModel model, StoredKind kind, const std::filesystem::path& path);
 
-// Files of a model folder that go along with its weights.
-std::vector<CarriedFile> CarriedIn(const std::filesystem::path& folder);
-CarriedFile CarriedFrom(std::string name, const std::filesystem::path& path);
-
 }  // namespace octavo::weights
