@@ -8,7 +8,9 @@
 #include "octavo/base/progress.h"
 #include "octavo/convert/divergence.h"
 #include "octavo/convert/export.h"
+#include "octavo/convert/replaceable.h"
 #include "octavo/convert/write_octavo.h"
+#include "octavo/weights/carried.h"
 
 namespace octavo::convert {
 namespace {
@@ -50,8 +52,10 @@ void CheckRequest(const ConvertRequest& request) {
     throw Error(ErrorCode::kUsage, "max_kl is measured for format=octavo and format=hf",
                 "convert, then octavo compare SRC DST");
   }
+  if (request.dry_run) return;
+  if (request.replace) CheckReplaceable(request.target, request.source.path, request.format);
   std::error_code error;
-  if (!request.replace && !request.dry_run && fs::exists(fs::symlink_status(request.target, error))) {
+  if (!request.replace && fs::exists(fs::symlink_status(request.target, error))) {
     throw Error(ErrorCode::kUsage, fmt::format("{} exists", request.target.string()),
                 "add --force to replace it; it is kept until the new one is complete");
   }
@@ -62,7 +66,7 @@ void PrintRead(const ConvertRequest& request) {
   request.log.Info("read      {}   {}   {} tensors   {}   {} shard{}, no holes", source.name, NameOf(source.kind),
                    source.stored_tensors, SizeText(static_cast<double>(source.stored_bytes)), source.shards,
                    source.shards == 1 ? "" : "s");
-  for (const std::string& note : source.notes) request.log.Info("note: {}", note);
+  for (const std::string& note : source.notes) request.log.Info("note      {}", note);
 }
 
 // "196 quantized, 115 kept bf16"
@@ -145,6 +149,7 @@ ConvertSummary ToOctavo(const ConvertRequest& request, weights::ParameterReader&
   summary.peak_bytes = PeakResidentBytes();
   summary.write_seconds = Progress::SteadySeconds() - start;
   PrintWritten(request, summary, RecipeText(reader), CountText(request, reader));
+  if (!weights::CarriesTokenizer(request.source)) request.log.Info("note      {}", kNoTokenizer);
   const Checkpoint written(writer.temporary());
   written.Verify();
   const auto tensors = static_cast<int64_t>(written.manifest().tensors.size());
@@ -173,7 +178,7 @@ ConvertSummary ToOthers(const ConvertRequest& request, weights::ParameterReader&
     summary.write_seconds = Progress::SteadySeconds() - start;
     PrintWritten(request, summary, RecipeText(reader),
                  fmt::format("{} tensors, {} quantized", result.tensors, result.quantized));
-    for (const std::string& note : result.notes) request.log.Info("note: {}", note);
+    for (const std::string& note : result.notes) request.log.Info("note      {}", note);
   };
   if (request.format == TargetFormat::kHf) {
     FolderPublisher folder(request.target, replace, request.fault);
