@@ -60,11 +60,31 @@ void PrintKey(const Settings& settings, const KeyInfo& key, bool json) {
   fmt::print("{:<48}  # {}\n", line, settings.OriginOf(key.name));
 }
 
+// The config file of a word that names one: itself, or that of a run, the folder that holds its config.yml.
+std::string ConfigFile(const std::string& name) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(name, ignored)) return name;
+  const std::filesystem::path config = std::filesystem::path(name) / "config.yml";
+  if (std::filesystem::exists(config, ignored)) return config.string();
+  throw Error(ErrorCode::kUsage, fmt::format("{} is a folder without config.yml", name),
+              "expected a config file or the folder of a run");
+}
+
+Settings LoadSide(const std::string& name) { return Settings::Load({{ConfigFile(name)}, {}}); }
+
 int Show(const Args& args) {
   std::vector<std::string> words, keys;
+  std::error_code ignored;
+  const KeyTable table = KeyTable::BuiltIn();
   for (size_t i = 1; i < args.positionals().size(); ++i) {
     const std::string& word = args.positionals()[i];
-    (word.ends_with(".yml") ? words : keys).push_back(word);
+    const bool config =
+        word.ends_with(".yml") || (table.Find(word) == nullptr && std::filesystem::is_directory(word, ignored));
+    if (config) {
+      words.push_back(ConfigFile(word));
+    } else {
+      keys.push_back(word);
+    }
   }
   words.insert(words.end(), args.settings().begin(), args.settings().end());
   const Settings settings = LoadFrom(words);
@@ -75,24 +95,12 @@ int Show(const Args& args) {
   for (const std::string& key : keys) PrintKey(settings, settings.table().At(key, "after show"), args.Switch("json"));
   if (!keys.empty()) return 0;
   for (const KeyInfo& key : settings.table().keys()) {
-    if (args.Switch("changed") && settings.OriginOf(key.name) == "base.yml") continue;
+    if (args.Switch("changed") && settings.At(key.name).Flow() == key.fallback.Flow()) continue;
     PrintKey(settings, key, args.Switch("json"));
   }
   const std::string note = settings.IgnoredNote();
   if (!note.empty() && !args.Switch("quiet")) fmt::print(stderr, "note: {}\n", note);
   return 0;
-}
-
-// A config file, or a run: the folder that holds its config.yml.
-Settings LoadSide(const std::string& name) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(name, ignored)) return Settings::Load({{name}, {}});
-  const std::filesystem::path config = std::filesystem::path(name) / "config.yml";
-  if (!std::filesystem::exists(config, ignored)) {
-    throw Error(ErrorCode::kUsage, fmt::format("{} is a folder without config.yml", name),
-                "expected a config file or the folder of a run");
-  }
-  return Settings::Load({{config.string()}, {}});
 }
 
 int Diff(const Args& args) {
@@ -209,11 +217,12 @@ int RunConfig(const Args& args) {
 
 VerbSpec ConfigVerb() {
   return {.name = "config",
-          .synopsis = "show [FILE.yml] [KEY…] [key=value…] | diff A.yml B.yml | explain KEY|WORD",
+          .synopsis = "show [FILE.yml | RUN] [KEY…] [key=value…] | diff A.yml B.yml | explain KEY|WORD",
           .summary = "every key, its value and where it came from; what a key is for",
           .details =
               "  octavo config show model_name=llama2-7b --changed\n"
               "  octavo config show mine.yml learning_rate steps\n"
+              "  octavo config show out/run1 --changed\n"
               "  octavo config diff out/run1 out/run2\n"
               "  octavo config explain remat_policy",
           .least_positionals = 1,

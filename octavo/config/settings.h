@@ -69,8 +69,11 @@ class Settings {
   std::vector<std::string> IgnoredKeys() const;
   // "no effect on CPU: megablox, dump_hlo (2 keys)"; empty when there are none.
   std::string IgnoredNote() const;
-  // Throws a usage Error when a key asks for something that Octavo does not do. For jobs, before they start.
+  // Throws a usage Error when a key asks for something that Octavo does not do, or RequireLocalPaths does. For jobs,
+  // before they start.
   void RequireSupported() const;
+  // Throws a usage Error when a file or folder is given as gs://…, which would mean the local folder "gs:".
+  void RequireLocalPaths() const;
 
   const KeyTable& table() const { return *table_; }
 

@@ -239,6 +239,21 @@ TEST(Settings, WhatOctavoDoesNotDoIsRefusedByJobs) {
   }
 }
 
+TEST(Settings, PathsAreLocal) {
+  Load({"model_name=gpt3-175b"}).RequireSupported();  // has dataset_path: gs://…, which nothing reads
+  Load({"prompt=see https://example.org"}).RequireSupported();
+  for (const char* word : {"base_output_directory=gs://b/x", "load_parameters_path=s3://b/x", "data_files=gs://b/a.txt",
+                           "recipe=https://h/r.yml", "metrics_file=gs://b/m"}) {
+    try {
+      Load({word}).RequireSupported();
+      FAIL() << word;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), word + std::string(": only local folders\nmount the bucket, or give a local path"));
+      EXPECT_EQ(error.exit_code(), 2);
+    }
+  }
+}
+
 TEST(KeyTable, EveryKeyIsExplained) {
   const KeyTable table = KeyTable::BuiltIn();
   for (const KeyInfo& key : table.keys()) {

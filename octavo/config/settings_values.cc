@@ -87,6 +87,8 @@ std::vector<std::string> Settings::IgnoredKeys() const {
   for (const KeyInfo& key : table_->keys()) {
     if (key.effect != KeyEffect::kNone) continue;
     const Entry& entry = EntryOf(key.name);
+    // One rank, or as many as there are, is what happens.
+    if (key.name.ends_with("_parallelism") && (entry.value.Flow() == "1" || entry.value.Flow() == "-1")) continue;
     const bool named = entry.layer == Layer::kEnvironment || entry.layer == Layer::kCommandLine;
     if (named || (entry.layer == Layer::kConfig && !entry.of_model && entry.value.Flow() != key.fallback.Flow())) {
       result.push_back(key.name);
@@ -102,7 +104,32 @@ std::string Settings::IgnoredNote() const {
                      keys.size() == 1 ? "" : "s");
 }
 
+namespace {
+
+// By its name. dataset_path is not among them: no data that Octavo reads lies there, and lines written for other
+// programs give it beside dataset_type=synthetic.
+bool IsPath(const KeyInfo& key) {
+  if (key.effect != KeyEffect::kUsed || (key.type != KeyType::kText && key.type != KeyType::kList)) return false;
+  const std::string_view name = key.name;
+  return name == "recipe" || name.ends_with("_directory") || name.ends_with("_dir") || name.ends_with("_files") ||
+         name.ends_with("_file") || (name.ends_with("_path") && name != "dataset_path");
+}
+
+}  // namespace
+
+void Settings::RequireLocalPaths() const {
+  for (const KeyInfo& key : table_->keys()) {
+    if (!IsPath(key)) continue;
+    for (const std::string& path : List(key.name)) {
+      if (path.find("://") == std::string::npos) continue;
+      throw Error(ErrorCode::kUsage, fmt::format("{}={}: only local folders", key.name, path),
+                  "mount the bucket, or give a local path");
+    }
+  }
+}
+
 void Settings::RequireSupported() const {
+  RequireLocalPaths();
   for (const KeyInfo& key : table_->keys()) {
     const Entry& entry = EntryOf(key.name);
     if (key.effect != KeyEffect::kUnsupported || entry.value.Flow() == key.fallback.Flow()) continue;
