@@ -77,7 +77,12 @@ Recipe ReadRecipe(std::string_view text, std::string_view source) {
                   "a recipe has name, origin, summary, use, options and rules");
     }
   }
-  if (!has_rules) ThrowUsage("{}: a recipe needs rules", source);
+  if (!has_rules) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: a recipe needs rules", source),
+                yaml.kind() == Yaml::Kind::kList
+                    ? "put the list under `rules:`; octavo cp qwix.int8 FILE copies one out"
+                    : "octavo cp qwix.int8 FILE copies one out");
+  }
   return recipe;
 }
 
@@ -126,7 +131,7 @@ std::vector<Rule> RulesOf(const Recipe& recipe, const Options& given, std::strin
       }
     }
   }
-  if (recipe.name == "intmp") {
+  if (ReadsMixedPrecision(recipe)) {
     if (mixed_precision.empty()) {
       throw Error(ErrorCode::kUsage, "quantization=intmp needs quant_cfg_path", "a JSON file of bits per module path");
     }

@@ -32,6 +32,9 @@ Recipe FindRecipe(std::string_view name, bool use_qwix);
 // A recipe of the user's, in the form of the built-in ones. `rules:` alone is enough.
 Recipe ReadRecipe(std::string_view text, std::string_view source);
 
+// Whether its rules come from the JSON file quant_cfg_path.
+inline bool ReadsMixedPrecision(const Recipe& recipe) { return recipe.name == "intmp"; }
+
 // The rules of a recipe. `given` replaces defaults of its options; quantization_calibration_method stands for the
 // weights' and the activations' method; quantization_local_shard_count=-1 is 1. An option that the recipe does not take
 // is a usage error. intmp reads the JSON text `mixed_precision` (the contents of quant_cfg_path).

@@ -61,6 +61,16 @@ RecipeChoice ChooseRecipe(const Settings& settings) {
   if (!name.empty() && !file.empty()) ThrowUsage("give quantization=NAME or recipe=FILE, not both");
   const Recipe recipe =
       file.empty() ? FindRecipe(name, settings.Bool("use_qwix_quantization")) : ReadRecipe(ReadText(file), file);
+  if (const std::string mixed = settings.Text("quant_cfg_path"); !mixed.empty() && !ReadsMixedPrecision(recipe)) {
+    std::vector<std::string> readers;
+    for (const Recipe& one : BuiltInRecipes()) {
+      if (ReadsMixedPrecision(one)) readers.push_back("quantization=" + one.name);
+    }
+    throw Error(ErrorCode::kUsage,
+                fmt::format("quant_cfg_path={}: {} does not read it", mixed,
+                            file.empty() ? "quantization=" + name : "recipe=" + file),
+                fmt::format("{} does; drop one of the two", fmt::join(readers, ", ")));
+  }
   return Make(file.empty() ? name : file, recipe, GivenOptions(settings), MixedText(settings));
 }
 
