@@ -21,6 +21,7 @@ Look LookOf(LogLevel level) {
       return {"error: ", "\x1b[1;31m"};
     case LogLevel::kWarning:
       return {"warning: ", "\x1b[1;33m"};
+    case LogLevel::kAlways:
     case LogLevel::kInfo:
       return {"", ""};
     case LogLevel::kDebug:

@@ -13,7 +13,8 @@
 
 namespace octavo {
 
-enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
+// kAlways: what must be read whatever the level, and is no error: why a run stopped. It has no word before it.
+enum class LogLevel : uint8_t { kAlways, kError, kWarning, kInfo, kDebug };
 
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;  // more detailed messages than this are dropped
@@ -45,6 +46,10 @@ class Log {
   // One message, one or more lines, from any thread. Control characters (a terminal would obey them) become '?'.
   void Write(LogLevel level, std::string_view text);
 
+  template <typename... Args>
+  void Always(fmt::format_string<Args...> format, Args&&... args) {
+    Format(LogLevel::kAlways, format, std::forward<Args>(args)...);
+  }
   template <typename... Args>
   void Error(fmt::format_string<Args...> format, Args&&... args) {
     Format(LogLevel::kError, format, std::forward<Args>(args)...);

@@ -29,7 +29,8 @@ TEST(Log, DropsWhatIsTooDetailed) {
   log.Info("no");
   log.Debug("no");
   log.Warning("yes");
-  EXPECT_EQ(out, "warning: yes\n");
+  log.Always("stopped   step {}", 3);
+  EXPECT_EQ(out, "warning: yes\nstopped   step 3\n");
   EXPECT_FALSE(log.Shows(LogLevel::kInfo));
 }
 

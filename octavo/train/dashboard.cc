@@ -158,7 +158,8 @@ std::string Duration(double seconds) {
 
 std::string Overview(std::span<const RunRecord> runs) {
   std::string html =
-      "<div class=wide tabindex=0 role=region aria-label=Overview><table><tr><th scope=col>run</th><th scope=col>"
+      "<div class=wide tabindex=0 role=region aria-label=Overview><table class=overview><tr><th scope=col>run</th><th "
+      "scope=col>"
       "steps</th><th scope=col>loss</th><th scope=col>held out</th><th scope=col>tokens/s</th><th scope=col>step"
       "</th><th scope=col>left</th><th scope=col>checkpoints</th></tr>";
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -172,7 +173,7 @@ std::string Overview(std::span<const RunRecord> runs) {
     }
     std::string saved;
     for (const int64_t checkpoint : runs[i].checkpoints)
-      saved += (saved.empty() ? "" : " ") + std::to_string(checkpoint);
+      saved += (saved.empty() ? "" : ", ") + std::to_string(checkpoint);
     if (saved.size() > 40) saved = "… " + saved.substr(saved.find(' ', saved.size() - 40) + 1);
     html += fmt::format(
         "<tr><td><span class=\"key {}\"></span>{}</td><td>{:.0f}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{} s</td>"

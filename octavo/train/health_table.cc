@@ -23,8 +23,19 @@ std::string Shade(double value, Heat heat) {
 }
 
 std::string CellText(double value, Heat heat) {
-  if (heat != Heat::kSqnr) return fmt::format("{:.4f} %", 100 * value);
-  return std::isfinite(value) ? fmt::format("{:.1f} dB", value) : "not taken";
+  if (!std::isfinite(value)) return "not taken";
+  return heat == Heat::kSqnr ? fmt::format("{:.1f} dB", value) : fmt::format("{:.4f} %", 100 * value);
+}
+
+// What the colours mean, with the ends of Shade's scale.
+std::string Legend(Heat heat) {
+  const char* const kEnds[3] = {"45 dB or more", "under 45 dB", "5 dB or less"};
+  const char* const kShares[3] = {"none", "under 0.004 %", "over 28 %"};
+  const auto& words = heat == Heat::kSqnr ? kEnds : kShares;
+  std::string html = fmt::format("<p class=shades><span class=entry><i class=cell></i> {}</span> <span class=entry>{} ",
+                                 words[0], words[1]);
+  for (int i = 1; i <= 9; ++i) html += fmt::format("<i class=\"cell h{}\"></i>", i);
+  return html + fmt::format(" {}</span></p>", words[2]);
 }
 
 struct Worst {
@@ -77,26 +88,25 @@ std::string HealthTable(const RunRecord& record, Heat heat) {
                                     "the signal-to-noise ratio, darker where it is lower,"};
   std::string html = fmt::format(
       "<h2>Quantization health</h2><p>Worst of all steps for the {} of {} operands that look worst; the squares are "
-      "{} by step.</p><div class=wide tabindex=0 role=region aria-label=\"Quantization health\"><table "
-      "class=heat><tr><th>site · operand</th><th>saturated</th>"
-      "<th>flushed</th><th>SQNR dB</th><th>amax</th><th>scale</th><th>non-finite</th>",
-      std::min<size_t>(order.size(), 40), order.size(), kShown[static_cast<size_t>(heat)]);
-  for (const int64_t step : columns) html += fmt::format("<th>{}</th>", step);
+      "{} by step.</p>{}<div class=wide tabindex=0 role=region aria-label=\"Quantization health\"><table "
+      "class=heat><tr><th scope=col>site · operand</th><th scope=col>saturated</th><th scope=col>flushed</th>"
+      "<th scope=col>SQNR dB</th><th scope=col>amax</th><th scope=col>scale</th><th scope=col>non-finite</th>",
+      std::min<size_t>(order.size(), 40), order.size(), kShown[static_cast<size_t>(heat)], Legend(heat));
+  for (const int64_t step : columns) html += fmt::format("<th scope=col class=at>step {}</th>", step);
   html += "</tr>";
   for (size_t i = 0; i < std::min<size_t>(order.size(), 40); ++i) {
     const Worst& w = *order[i].second;
     html += fmt::format(
-        "<tr><td>{}</td><td>{:.3f} %</td><td>{:.3f} %</td><td>{}</td><td>{:.3g}</td><td>{:.2g} … "
+        "<tr><th scope=row>{}</th><td>{:.3f} %</td><td>{:.3f} %</td><td>{}</td><td>{:.3g}</td><td>{:.2g} … "
         "{:.2g}</td><td>{}</td>",
         EscapeHtml(order[i].first), 100 * w.saturated, 100 * w.flushed,
         std::isfinite(w.sqnr) ? fmt::format("{:.1f}", w.sqnr) : "–", w.amax,
         std::isfinite(w.scale_min) ? w.scale_min : 0, w.scale_max, w.nonfinite);
     for (const int64_t step : columns) {
       const auto at = w.by_step.find(step);
-      const double none = heat == Heat::kSqnr ? INFINITY : 0;
-      const double value = at == w.by_step.end() ? none : at->second;
-      html += fmt::format("<td class=\"cell{}\" title=\"step {}: {}\"></td>", Shade(value, heat), step,
-                          CellText(value, heat));
+      const double value = at == w.by_step.end() ? NAN : at->second;
+      html += fmt::format("<td class=\"cell{0}\" title=\"step {1}: {2}\"><span class=spoken>{2}</span></td>",
+                          Shade(value, heat), step, CellText(value, heat));
     }
     html += "</tr>";
   }

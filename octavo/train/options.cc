@@ -74,6 +74,42 @@ ops::RematPolicy RematOf(const Settings& settings) {
               fmt::format("known: {} custom", fmt::join(ops::RematPolicyNames(), " ")));
 }
 
+// What each kind of ranks cuts.
+constexpr std::pair<std::string_view, std::string_view> kCuts[] = {
+    {"fsdp", "base_emb_dim"},         {"tensor", "base_num_query_heads"}, {"expert", "num_experts"},
+    {"context", "max_target_length"}, {"sequence", "max_target_length"},  {"pipeline", "base_num_decoder_layers"},
+};
+
+// "1, 2, 4 …"
+std::string Divisors(int64_t number) {
+  std::vector<int64_t> found;
+  for (int64_t i = 1; i <= number && found.size() < 4; ++i) {
+    if (number % i == 0) found.push_back(i);
+  }
+  const bool more = found.size() > 3;
+  if (more) found.pop_back();
+  return fmt::format("{}{}", fmt::join(found, ", "), more ? " …" : "");
+}
+
+// Ranks of the settings change no bit and start no process; a number that could not be right is still a mistake.
+void CheckParallelism(const Settings& settings) {
+  for (const KeyInfo& key : settings.table().keys()) {
+    const bool of_ranks = key.name.starts_with("ici_") || key.name.starts_with("dcn_");
+    if (!of_ranks || !key.name.ends_with("_parallelism")) continue;
+    const int64_t ranks = settings.Int(key.name);
+    if (ranks < 1 && ranks != -1) ThrowUsage("{}={}: expected -1 or at least 1", key.name, ranks);
+  }
+  for (const char* network : {"ici", "dcn"}) {
+    for (const auto& [kind, size] : kCuts) {
+      const std::string key = fmt::format("{}_{}_parallelism", network, kind);
+      const int64_t ranks = settings.Int(key), whole = settings.Int(size);
+      if (ranks == -1 || whole < 1 || whole % ranks == 0) continue;
+      throw Error(ErrorCode::kUsage, fmt::format("{}={} does not divide {}={}", key, ranks, size, whole),
+                  fmt::format("use {}", Divisors(whole)));
+    }
+  }
+}
+
 void ReadCheckpoints(const Settings& settings, TrainOptions& options) {
   options.checkpoints = settings.Bool("enable_checkpointing");
   options.async_checkpoints = settings.Bool("async_checkpointing");
@@ -113,6 +149,7 @@ int64_t ChooseShards(int64_t rows, int64_t accumulation, int64_t asked, bool giv
 }
 
 TrainOptions TrainOptionsFrom(const Settings& settings) {
+  CheckParallelism(settings);
   TrainOptions options;
   options.steps = AtLeast(settings, "steps", 1);
   options.accumulation = AtLeast(settings, "gradient_accumulation_steps", 1);

@@ -76,6 +76,10 @@ std::string Facts(const RunRecord& record) {
 
 }  // namespace
 
+bool LooksLikeReport(std::string_view head) {
+  return head.starts_with("<!doctype html>") && head.find(" – Octavo</title>") != std::string_view::npos;
+}
+
 std::string ReportHtml(const RunRecord& record) {
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\">"

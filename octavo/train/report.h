@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "octavo/train/run_record.h"
 
 namespace octavo::train {
 
 std::string ReportHtml(const RunRecord& record);
+
+// Whether a file that begins with these bytes (some KiB) is such a page.
+bool LooksLikeReport(std::string_view head);
 
 }  // namespace octavo::train

@@ -69,6 +69,8 @@ TEST(Report, HoldsThePlotsAndNothingFromElsewhere) {
         "decoder/layers_0/mlp/&lt;wo&gt; · lhs", "1.000 %", "31.5", "prefers-color-scheme:dark"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
+  EXPECT_TRUE(LooksLikeReport(std::string_view(page).substr(0, 4096)));
+  EXPECT_FALSE(LooksLikeReport("<!doctype html>\n<html><title>My page</title>"));
   EXPECT_THAT(page, Not(HasSubstr("http://")));
   EXPECT_THAT(page, Not(HasSubstr("https://")));
   EXPECT_THAT(page, Not(HasSubstr("<wo>")));

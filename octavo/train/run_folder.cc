@@ -107,8 +107,17 @@ void RunFolder::Lock() {
               "wait for it, or choose another run_name");
 }
 
+// Whether anything would be lost if another run took the folder.
+bool RunFolder::HoldsWork() const {
+  std::error_code ignored;
+  for (fs::directory_iterator it(checkpoints(), ignored), end; !ignored && it != end; it.increment(ignored)) {
+    if (!it->path().filename().string().starts_with('.')) return true;
+  }
+  return fs::exists(metrics(), ignored) && fs::file_size(metrics(), ignored) > 0;
+}
+
 void RunFolder::CheckConfig(const Settings& settings) const {
-  if (!fs::exists(config())) return;
+  if (!fs::exists(config()) || !HoldsWork()) return;
   const MappedFile file(config());
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   const std::vector<std::string> keys =

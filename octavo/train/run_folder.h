@@ -13,7 +13,8 @@ namespace octavo::train {
 class RunFolder {
  public:
   // Makes the folder if it is missing. A usage error names the keys when a config is there already that would give
-  // other numbers. Keys that only say what is printed or saved may differ.
+  // other numbers. Keys that only say what is printed or saved may differ, and a folder without checkpoints and metrics
+  // is taken over.
   RunFolder(const Settings& settings, std::filesystem::path path);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -33,6 +34,7 @@ class RunFolder {
 
  private:
   void Lock();
+  bool HoldsWork() const;
   void CheckConfig(const Settings& settings) const;
 
   std::filesystem::path path_;

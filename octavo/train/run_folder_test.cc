@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
+#include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <sstream>
 
@@ -38,6 +39,8 @@ TEST(RunFolder, SavesTheConfigAndTakesItAgain) {
 TEST(RunFolder, AnotherConfigIsNamed) {
   const TempFolder folder;
   RunFolder(With({"steps=7"}), folder / "x").SaveConfig(With({"steps=7"}));
+  EXPECT_NO_THROW(RunFolder(With({"steps=8"}), folder / "x"));  // no step was made: nothing to lose
+  std::ofstream(folder / "x/metrics.jsonl") << "{}\n";
   try {
     const RunFolder run(With({"steps=8", "learning_rate=0.1", "quantization=int8"}), folder / "x");
     FAIL() << "no error";
@@ -47,6 +50,15 @@ TEST(RunFolder, AnotherConfigIsNamed) {
     EXPECT_EQ(error.hint(), "resume with the saved config, or choose another run_name");
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
   }
+}
+
+TEST(RunFolder, ACheckpointMakesItARun) {
+  const TempFolder folder;
+  RunFolder(With({"steps=7"}), folder / "x").SaveConfig(With({"steps=7"}));
+  std::filesystem::create_directories(folder / "x/checkpoints/.3.part");
+  EXPECT_NO_THROW(RunFolder(With({"steps=8"}), folder / "x"));
+  std::filesystem::create_directories(folder / "x/checkpoints/3");
+  EXPECT_THROW(RunFolder(With({"steps=8"}), folder / "x"), Error);
 }
 
 TEST(RunFolder, OneProcessAtATime) {
@@ -92,6 +104,40 @@ TEST(SignalGuard, FirstIsARequestSecondEnds) {
         raise(SIGINT);
       },
       testing::ExitedWithCode(130), "");
+}
+
+TEST(SignalGuard, AnswersTheFirstInterrupt) {
+  EXPECT_EXIT(
+      {
+        const SignalGuard guard(STDERR_FILENO);
+        raise(SIGINT);
+        _exit(3);
+      },
+      testing::ExitedWithCode(3), "^stopping after this step; Ctrl-C again stops now\n$");
+}
+
+// A lost connection: the shell sends a SIGHUP and the kernel another one.
+TEST(SignalGuard, SighupIsARequestHoweverOftenItComes) {
+  EXPECT_EXIT(
+      {
+        const SignalGuard guard;
+        raise(SIGHUP);
+        raise(SIGHUP);
+        raise(SIGPIPE);
+        if (guard.received() != SIGHUP) _exit(1);
+        raise(SIGINT);
+        if (guard.received() != SIGINT) _exit(2);
+        raise(SIGINT);
+      },
+      testing::ExitedWithCode(130), "");
+  EXPECT_EXIT(
+      {
+        std::signal(SIGHUP, SIG_IGN);  // nohup
+        const SignalGuard guard;
+        raise(SIGHUP);
+        _exit(guard.received());
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

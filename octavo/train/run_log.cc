@@ -1,6 +1,9 @@
 #include "octavo/train/run_log.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "octavo/base/progress.h"
@@ -22,9 +25,18 @@ RunLog::RunLog(Log& log, const RunFolder& folder, const RunLogOptions& options)
 RunLog::~RunLog() { log_.Status(""); }
 
 void RunLog::Json(const std::string& line) {
-  if (options_.json == nullptr) return;
-  fmt::print(options_.json, "{}\n", line);
-  std::fflush(options_.json);
+  if (options_.json == nullptr || json_problem_ != 0) return;
+  // Past the stream's buffer: what cannot be written must not be tried again when the process ends.
+  const std::string text = line + "\n";
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t count = ::write(fileno(options_.json), text.data() + at, text.size() - at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      json_problem_ = errno;
+      return;
+    }
+    at += static_cast<size_t>(count);
+  }
 }
 
 void RunLog::Step(const StepMetrics& metrics) {

@@ -34,7 +34,12 @@ class RunLog {
   // Scalars that belong to a step beside its metrics, and their lines for a file of their own.
   void Extra(int64_t step, const Scalars& scalars);
   void Note(std::string_view text) { log_.Info("{}", text); }
+  // Why the run ended early: --quiet does not swallow it.
+  void Stopped(std::string_view text) { log_.Always("{}", text); }
+  // Nothing is written any more after a write failed.
   void Json(const std::string& line);
+  // Why: 0, or errno. EPIPE: whoever read the events went away.
+  int json_problem() const { return json_problem_; }
   void EndBar() { log_.Status(""); }
 
  private:
@@ -46,6 +51,7 @@ class RunLog {
   JsonLinesFile metrics_;
   std::optional<JsonLinesFile> copy_;
   double start_ = 0;
+  int json_problem_ = 0;
 };
 
 // "0.24 GiB", "13 MiB", "812 kB".

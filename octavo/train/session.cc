@@ -1,5 +1,7 @@
 #include "octavo/train/session.h"
 
+#include <algorithm>
+
 #include "octavo/base/error.h"
 #include "octavo/base/publish.h"
 #include "octavo/train/model_plan.h"
@@ -14,6 +16,7 @@ Session::Session(const TrainRequest& request)
   recipe_ = quant::ChooseRecipe(request.settings);
   for (const std::string& recipe : request.settings.List("quant_shadow")) quant::NamedRecipe(request.settings, recipe);
   ShardsOf(options_.shards, 0, request.communicator.size());
+  const optim::Schedule schedule(options_.schedule);  // throws; so does what comes before the folder is made
   MakeModelAndPlan();
   data_ = data::OpenTrainData(request.settings, DataOptionsOf(options_.rows));
   // What is wrong with the first batch (a token that the vocabulary lacks) should be said before a model is made.
@@ -30,6 +33,7 @@ Session::Session(const TrainRequest& request)
   request.communicator.Barrier();
   store_ = std::make_unique<CheckpointStore>(
       run_path_ / "checkpoints", StoreOptions{.keep = options_.checkpoints_kept, .async = options_.async_checkpoints});
+  if (is_first_rank()) PrintStart();
   RestoreOrInitialize();
   stepper_ = std::make_unique<Stepper>(parts(), options_);
   stepper_->set_on_gradients(request.on_gradients);
@@ -37,6 +41,9 @@ Session::Session(const TrainRequest& request)
   for (const std::string& recipe : request.settings.List("quant_shadow")) {
     shadows_.push_back(std::make_unique<Shadow>(request.settings, recipe, parts(), options_));
   }
+  if (!is_first_rank()) return;
+  folder_->SaveConfig(request.settings);
+  PublishFile(folder_->plan(), quant::PlanTable(plan_));
 }
 
 void Session::MakeModelAndPlan() {
@@ -79,6 +86,7 @@ void Session::RestoreOrInitialize() {
   if (is_first_rank()) request_.communicator.Barrier();
   if (latest) {
     RestoreAll(*latest);
+    resumed_ = true;
     data_->Restore(latest->manifest().data_state);
     if (is_first_rank()) {
       request_.log.Info("resumed   {}   step {} of {}", latest->folder().string(), first_step_, options_.steps);
@@ -103,39 +111,55 @@ CheckpointContent Session::Content(int64_t step) {
   return ContentOf(state(), step, request_.settings.EffectiveYaml(), recipe_, data_->State());
 }
 
+// For the estimate, before anything is restored: by the newest checkpoint, which may yet prove damaged.
+int64_t Session::StepsLeft() const {
+  const std::vector<int64_t> saved = store_->Steps();
+  if (!saved.empty()) return std::max<int64_t>(options_.steps - saved.back(), 0);
+  if (options_.load_full_state.empty()) return options_.steps;
+  return std::max<int64_t>(options_.steps - Checkpoint(options_.load_full_state).manifest().step, 0);
+}
+
 void Session::PrintStart() {
-  if (!is_first_rank()) return;
   Log& log = request_.log;
   const models::ModelConfig& config = model_->config();
   const int64_t parameters = models::ParameterCount(*model_);
-  folder_->SaveConfig(request_.settings);
-  PublishFile(folder_->plan(), quant::PlanTable(plan_));
   log.Info("octavo {}   {} {}   {} thread{}   {} rank{}   seed {}", OCTAVO_VERSION, ProcessorName(),
            kernels::NameOf(request_.isa), request_.pool.size(), request_.pool.size() == 1 ? "" : "s",
            request_.communicator.size(), request_.communicator.size() == 1 ? "" : "s", options_.init_seed);
   log.Info("config    {} + {} override{}   -> {}", request_.settings.config_name(), request_.settings.overrides(),
            request_.settings.overrides() == 1 ? "" : "s", folder_->config().string());
   if (const std::string note = request_.settings.IgnoredNote(); !note.empty()) log.Info("note: {}", note);
-  const double memory = EstimateMemory(config, parameters, options_).total(), available = AvailableMemory();
+  const MemoryEstimate memory = EstimateMemory(config, parameters, options_);
   log.Info("model     {}   {} layer{}   {} parameters   {} of {}", config.model_name, config.num_decoder_layers,
-           config.num_decoder_layers == 1 ? "" : "s", CountText(parameters), SizeText(memory), SizeText(available));
-  if (available > 0 && memory > available) {
-    log.Warning("the run needs about {}, and {} are available", SizeText(memory), SizeText(available));
-  }
-  if (recipe_.name.empty()) {
-    log.Info("plan      no quantization, {} matmuls in {}   -> {}", plan_.sites.size(),
-             config.dtype == DType::kBF16 ? "bfloat16" : "float32", folder_->plan().string());
-  } else {
-    const PlanSummary summary = SummarizePlan(plan_);
-    log.Info("plan      {}   -> {}", summary.coverage, folder_->plan().string());
-    if (!summary.left_in_float.empty()) log.Info("          {}", summary.left_in_float);
-  }
+           config.num_decoder_layers == 1 ? "" : "s", CountText(parameters), SizeText(memory.total()),
+           SizeText(AvailableMemory()));
+  PrintPlan();
   log.Info("data      {}", data_->Describe());
   log.Info("batch     {} × {} tokens in {} shard{}   remat {}", options_.rows, options_.length, options_.shards,
            options_.shards == 1 ? "" : "s", options_.remat.name);
   ops::Context context(request_.pool, request_.isa, workspace_);
-  log.Info("estimate  {}", EstimateText(EstimateStepSeconds(context, flops_, plan_, options_, parameters),
-                                        options_.steps - first_step_));
+  log.Info("estimate  {}",
+           EstimateText(EstimateStepSeconds(context, flops_, plan_, options_, parameters), StepsLeft()));
+  RequireMemory(memory);
+}
+
+void Session::PrintPlan() {
+  Log& log = request_.log;
+  if (recipe_.name.empty()) {
+    log.Info("plan      no quantization, {} matmuls in {}   -> {}", plan_.sites.size(),
+             model_->config().dtype == DType::kBF16 ? "bfloat16" : "float32", folder_->plan().string());
+    return;
+  }
+  const PlanSummary summary = SummarizePlan(plan_);
+  log.Info("plan      {}   -> {}", summary.coverage, folder_->plan().string());
+  if (!summary.left_in_float.empty()) log.Info("          {}", summary.left_in_float);
+}
+
+void Session::RequireMemory(const MemoryEstimate& memory) {
+  const std::optional<MemoryProblem> problem = FindMemoryProblem(memory, options_, AvailableMemory(), PhysicalMemory());
+  if (!problem) return;
+  if (problem->cannot_fit) throw Error(ErrorCode::kUsage, problem->text, problem->fix);
+  request_.log.Warning("{}\n  {}", problem->text, problem->fix);
 }
 
 }  // namespace octavo::train

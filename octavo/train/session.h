@@ -1,5 +1,6 @@
 // Everything a run consists of, built from settings in the right order: model, plan, provider, optimizer, data, run
-// folder, checkpoint store; restored from the newest checkpoint or initialized. The trainer's loop works on it.
+// folder, checkpoint store; restored from the newest checkpoint or initialized. What can be wrong, and the price, is
+// said before any of the model's memory is taken. The trainer's loop works on it.
 #pragma once
 
 #include <memory>
@@ -22,12 +23,14 @@ namespace octavo::train {
 
 class Session {
  public:
+  // Prints the lines before the first step on the way.
   explicit Session(const TrainRequest& request);
 
   const TrainOptions& options() const { return options_; }
   bool is_first_rank() const { return request_.communicator.rank() == 0; }
   const std::filesystem::path& run_path() const { return run_path_; }
   int64_t first_step() const { return first_step_; }  // where the run begins or goes on
+  bool resumed() const { return resumed_; }           // from a checkpoint of this run
   const StepFlops& flops() const { return flops_; }
   const quant::RecipeChoice& recipe() const { return recipe_; }
 
@@ -44,11 +47,12 @@ class Session {
   CheckpointContent Content(int64_t step);
   RunState state();
 
-  // The lines before the first step.
-  void PrintStart();
-
  private:
   void MakeModelAndPlan();
+  void PrintStart();
+  void PrintPlan();
+  void RequireMemory(const MemoryEstimate& memory);
+  int64_t StepsLeft() const;
   void RestoreOrInitialize();
   void RestoreAll(const Checkpoint& checkpoint);
 
@@ -70,6 +74,7 @@ class Session {
   std::unique_ptr<Stepper> stepper_;
   std::vector<std::unique_ptr<Shadow>> shadows_;
   int64_t first_step_ = 0;
+  bool resumed_ = false;
 };
 
 }  // namespace octavo::train

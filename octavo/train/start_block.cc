@@ -9,6 +9,7 @@
 #include "octavo/base/progress.h"
 #include "octavo/ops/float_dot.h"
 #include "octavo/ops/site.h"
+#include "octavo/train/run_log.h"
 
 namespace octavo::train {
 
@@ -35,21 +36,72 @@ MemoryEstimate EstimateMemory(const models::ModelConfig& config, int64_t paramet
   return memory;
 }
 
-double AvailableMemory() {
-  double available = 0;
+namespace {
+
+// A line of /proc/meminfo in bytes; 0 when there is none.
+double MemInfo(std::string_view name) {
   std::ifstream info("/proc/meminfo");
   std::string word, unit;
   for (double value = 0; info >> word >> value;) {
-    if (word == "MemAvailable:") available = value * 1024;
+    if (word == name) return value * 1024;
     std::getline(info, unit);
   }
+  return 0;
+}
+
+// Of this process's control group; 0 when there is none.
+double MemoryLimit() {
   double limit = 0;
-  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit && limit > 0) {
-    double used = 0;
-    std::ifstream("/sys/fs/cgroup/memory.current") >> used;
-    available = std::min(available, std::max(0.0, limit - used));
+  std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
+  return limit;
+}
+
+// What helps most, by what takes most.
+std::string MemoryFix(const MemoryEstimate& memory, const TrainOptions& options) {
+  const double much = memory.total() / 4;
+  std::vector<std::string> ways;
+  if (memory.activations > much && !(options.remat.saved.empty() && !options.remat.everything)) {
+    ways.emplace_back("remat_policy=full");
   }
-  return available;
+  if (memory.activations + memory.logits > much) {
+    ways.emplace_back("a smaller per_device_batch_size or max_target_length");
+  }
+  if (memory.logits > much) ways.push_back(fmt::format("num_vocab_tiling={}", options.vocab_tiling * 8));
+  if (memory.gradients > much && options.shards > 1 && options.accumulation == 1) {
+    ways.emplace_back("gradient_shards=1");
+  }
+  if (memory.parameters + memory.moments > much) ways.emplace_back("a smaller model");
+  return fmt::format("try {}", fmt::join(ways, ", "));
+}
+
+}  // namespace
+
+double AvailableMemory() {
+  const double available = MemInfo("MemAvailable:"), limit = MemoryLimit();
+  if (limit <= 0) return available;
+  double used = 0;
+  std::ifstream("/sys/fs/cgroup/memory.current") >> used;
+  return std::min(available, std::max(0.0, limit - used));
+}
+
+double PhysicalMemory() {
+  const double all = MemInfo("MemTotal:"), limit = MemoryLimit();
+  return limit > 0 ? std::min(all, limit) : all;
+}
+
+// The estimate is good to about a fifth: only what is above that is refused.
+constexpr double kSurely = 1.25;
+
+std::optional<MemoryProblem> FindMemoryProblem(const MemoryEstimate& memory, const TrainOptions& options,
+                                               double available, double physical) {
+  const double needed = memory.total();
+  const bool cannot_fit = physical > 0 && needed > kSurely * physical;
+  if (!cannot_fit && (available <= 0 || needed <= available)) return std::nullopt;
+  return MemoryProblem{
+      cannot_fit,
+      cannot_fit ? fmt::format("the run needs about {}, and this machine has {}", SizeText(needed), SizeText(physical))
+                 : fmt::format("the run needs about {}, and {} are available", SizeText(needed), SizeText(available)),
+      MemoryFix(memory, options)};
 }
 
 double EstimateStepSeconds(ops::Context& context, const StepFlops& flops, const quant::Plan& plan,

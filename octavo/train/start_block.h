@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "octavo/models/model.h"
@@ -21,8 +22,18 @@ struct MemoryEstimate {
 };
 MemoryEstimate EstimateMemory(const models::ModelConfig& config, int64_t parameters, const TrainOptions& options);
 
-// Memory that can still be had on this machine, in bytes; 0 when it cannot be told.
+// Memory that can still be had on this machine, and all that it has, in bytes; 0 when it cannot be told.
 double AvailableMemory();
+double PhysicalMemory();
+
+// What is wrong with the memory that a run needs, said before it is taken: an error when the machine surely does not
+// have it, a warning when it may not be enough. Nothing when it fits or when `available` and `physical` are not known.
+struct MemoryProblem {
+  bool cannot_fit = false;
+  std::string text, fix;
+};
+std::optional<MemoryProblem> FindMemoryProblem(const MemoryEstimate& memory, const TrainOptions& options,
+                                               double available, double physical);
 
 // Seconds of a step: its multiply-adds by the speed of a short f32 product measured here, with what int8 saves and
 // recomputing costs. Good to a factor of about 1.5.
@@ -41,9 +52,9 @@ struct PlanSummary {
 };
 PlanSummary SummarizePlan(const quant::Plan& plan);
 
-// "21.4 M", "1.24 B".
 // "x86-64", as the first line says.
 std::string_view ProcessorName();
+// "21.4 M", "1.24 B".
 std::string CountText(int64_t count);
 
 }  // namespace octavo::train

@@ -16,7 +16,9 @@ std::span<const EmbeddedFile> PlotPageFiles();
 namespace octavo::train {
 namespace {
 
-constexpr double kWidth = 640, kHeight = 300, kLeft = 64, kRight = 12, kTop = 12, kBottom = 34;
+// The lines are drawn in this box, which the page stretches to the size it has; labels and dots stand at percentages of
+// it and keep the size of the page's text, however narrow the page is.
+constexpr double kSide = 1000;
 
 struct Range {
   double low = INFINITY, high = -INFINITY;
@@ -35,13 +37,35 @@ std::string NumberText(double value) {
   return fmt::format("{:.4g}", value);
 }
 
-// Of an axis, where round numbers stand: 11k rather than 1.1e+04.
-std::string TickText(double value) {
-  const double magnitude = std::fabs(value);
-  for (const auto& [unit, suffix] : {std::pair(1e12, "T"), {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}) {
-    if (magnitude >= 1e4 && magnitude >= unit) return fmt::format("{:.4g}{}", value / unit, suffix);
+// A number of an axis as short as it can be told from its neighbours, a `step` away: 11k rather than 1.1e+04. `largest`
+// is that of the axis, so that all numbers have one unit.
+std::string TickText(double value, double largest, double step) {
+  if (value == 0) return "0";
+  if (largest < 1e-3) {
+    const double power = std::floor(std::log10(std::fabs(value)) + 1e-9);
+    return fmt::format("{:.3g}e{:.0f}", value / std::pow(10, power), power);
   }
-  return NumberText(value);
+  const std::pair<double, const char*> units[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+  const auto decimals = [](double s) { return std::max(0, static_cast<int>(-std::floor(std::log10(s) + 1e-9))); };
+  for (const auto& [unit, suffix] : units) {
+    if (largest < 1e4 || largest < unit) continue;
+    return fmt::format("{:.{}f}{}", value / unit, decimals(step / unit), suffix);
+  }
+  return fmt::format("{:.{}f}", value, decimals(step));
+}
+
+std::vector<std::string> TickTexts(const std::vector<double>& values, bool own_units) {
+  double largest = 0, step = INFINITY;
+  for (size_t i = 0; i < values.size(); ++i) {
+    largest = std::max(largest, std::fabs(values[i]));
+    if (i > 0) step = std::min(step, values[i] - values[i - 1]);
+  }
+  std::vector<std::string> texts;
+  for (const double value : values) {
+    const double own = std::fabs(value);
+    texts.push_back(own_units || values.size() == 1 ? TickText(value, own, own) : TickText(value, largest, step));
+  }
+  return texts;
 }
 
 // From data to the drawing.
@@ -58,14 +82,14 @@ class Frame {
     }
     if (x_.empty()) return;
     if (x_.high == x_.low) x_.high += 1;
-    const double pad = y_.high == y_.low ? std::max(1e-9, std::fabs(y_.high) * 0.1) : (y_.high - y_.low) * 0.04;
+    const bool flat = y_.high - y_.low <= 1e-9 * std::fabs(y_.high);
+    const double pad = !flat ? (y_.high - y_.low) * 0.04 : log_ || y_.high == 0.0 ? 0.1 : std::fabs(y_.high) * 0.1;
     y_.low -= pad, y_.high += pad;
   }
   bool empty() const { return x_.empty(); }
-  double Column(double x) const { return kLeft + (x - x_.low) / (x_.high - x_.low) * (kWidth - kLeft - kRight); }
-  double Row(double y) const { return kTop + (y_.high - Y(y)) / (y_.high - y_.low) * (kHeight - kTop - kBottom); }
+  double Column(double x) const { return (x - x_.low) / (x_.high - x_.low) * kSide; }
+  double Row(double y) const { return (y_.high - Y(y)) / (y_.high - y_.low) * kSide; }
   double Y(double y) const { return log_ ? std::log10(y) : y; }
-  double Back(double y) const { return log_ ? std::pow(10, y) : y; }
   const Range& x() const { return x_; }
   const Range& y() const { return y_; }
 
@@ -74,32 +98,45 @@ class Frame {
   Range x_, y_;
 };
 
-// 1, 2 and 5 of each power of ten, or the powers alone where those would be many; logarithms of them.
+// Round numbers between two powers of ten. Less than a decade: as on an axis that is not logarithmic; few decades: 1, 2
+// and 5 of each; more: powers alone, or some of them.
 std::vector<double> LogTicks(double low, double high) {
-  std::vector<double> ticks;
-  for (double power = std::floor(low); power <= high; power += 1) {
-    for (const double factor : {1.0, 2.0, 5.0}) {
-      const double tick = power + std::log10(factor);
-      if (tick >= low && tick <= high && (factor == 1 || high - low < 2)) ticks.push_back(tick);
+  std::vector<double> all, ticks;
+  if (high - low < 1) {
+    all = Ticks(std::pow(10, low), std::pow(10, high), 5);
+  } else {
+    const double stride = std::ceil((high - low) / 8);
+    for (double power = std::floor(low / stride) * stride; power <= high; power += stride) {
+      for (const double factor : {1.0, 2.0, 5.0}) {
+        const double tick = power + std::log10(factor);
+        if (tick >= low && tick <= high && (factor == 1 || high - low < 3)) all.push_back(factor * std::pow(10, power));
+      }
     }
   }
-  return ticks.size() < 2 ? Ticks(low, high, 5) : ticks;
+  for (const double tick : all) {  // those that have room for their text
+    if (ticks.empty() || std::log10(tick / ticks.back()) >= 0.09 * (high - low)) ticks.push_back(tick);
+  }
+  return ticks;
 }
 
-std::string Axes(const Frame& frame, bool log_y) {
+std::string Percent(double place) { return fmt::format("{:.2f}%", 100 * place / kSide); }
+
+std::string Axes(const Frame& frame, const PlotSpec& spec) {
   std::string svg;
-  for (const double tick : log_y ? LogTicks(frame.y().low, frame.y().high) : Ticks(frame.y().low, frame.y().high, 5)) {
-    const double row = frame.Row(frame.Back(tick));
-    svg +=
-        fmt::format("<line class=grid x1={} x2={} y1={:.1f} y2={:.1f} /><text x={} y={:.1f} text-anchor=end>{}</text>",
-                    kLeft, kWidth - kRight, row, row, kLeft - 6, row + 4, TickText(frame.Back(tick)));
+  const double low = frame.y().low, high = frame.y().high;
+  const std::vector<double> rows = spec.log_y ? LogTicks(low, high) : Ticks(low, high, 5);
+  std::vector<std::string> texts = TickTexts(rows, spec.log_y && high - low >= 1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    svg += fmt::format("<line class=grid x2=100% y1={0} y2={0} /><text class=y x=-6 y={0} dy=4>{1}</text>",
+                       Percent(frame.Row(rows[i])), texts[i]);
   }
-  for (const double tick : Ticks(frame.x().low, frame.x().high, 6)) {
-    const double column = frame.Column(tick);
-    svg += fmt::format("<text x={:.1f} y={} text-anchor=middle>{}</text>", column, kHeight - 14, TickText(tick));
+  const std::vector<double> columns = Ticks(frame.x().low, frame.x().high, 5);
+  texts = TickTexts(columns, false);
+  for (size_t i = 0; i < columns.size(); ++i) {
+    svg += fmt::format("<text class=\"x{}\" x={} y=100% dy=17>{}</text>",
+                       columns.size() > 5 && i % 2 == 1 ? " odd" : "", Percent(frame.Column(columns[i])), texts[i]);
   }
-  return svg + fmt::format("<line class=axis x1={} x2={} y1={} y2={} />", kLeft, kWidth - kRight, kHeight - kBottom,
-                           kHeight - kBottom);
+  return svg + "<line class=axis x2=100% y1=100% y2=100% />";
 }
 
 std::string Draw(const PlotLine& line, const Frame& frame, bool log_y) {
@@ -113,10 +150,12 @@ std::string Draw(const PlotLine& line, const Frame& frame, bool log_y) {
     }
     const double column = frame.Column(points.x[i]), row = frame.Row(points.y[i]);
     path += fmt::format("{}{:.1f} {:.1f}", down ? "L" : "M", column, row);
-    dots += fmt::format("<circle class=\"{}\" cx={:.1f} cy={:.1f} r=3 />", line.style, column, row);
+    dots += fmt::format("<circle class=\"{}\" cx={} cy={} r=3 />", line.style, Percent(column), Percent(row));
     down = true;
   }
-  return line.dots ? dots : fmt::format("<path class=\"{}\" d=\"{}\" />", line.style, path);
+  if (line.dots) return dots;
+  return fmt::format("<svg viewBox=\"0 0 {0} {0}\" preserveAspectRatio=none><path class=\"{1}\" d=\"{2}\" /></svg>",
+                     kSide, line.style, path);
 }
 
 // The numbers behind the drawing, thinned, for the pointer and the table.
@@ -130,7 +169,7 @@ nlohmann::json Numbers(const PlotSpec& spec, const Frame& frame) {
       if (!std::isfinite(points.y[i])) continue;
       x.push_back(points.x[i]);
       y.push_back(NumberText(points.y[i]));
-      at.push_back(std::round(frame.Column(points.x[i]) * 10) / 10);
+      at.push_back(std::round(frame.Column(points.x[i])) / kSide);
     }
     lines.push_back({{"name", line.name}, {"x", x}, {"y", y}, {"at", at}});
   }
@@ -192,18 +231,16 @@ std::string EscapeHtml(std::string_view text) {
 
 std::vector<double> Ticks(double low, double high, int count) {
   if (!(high > low)) return {low};
-  const double rough = (high - low) / count, power = std::pow(10, std::floor(std::log10(rough)));
-  double step = power * 10;
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (rough <= power * factor) {
-      step = power * factor;
-      break;
-    }
-  }
+  const double top = std::pow(10, std::ceil(std::log10(high - low)));
+  const size_t least = static_cast<size_t>(std::max(2, count - 1));
   std::vector<double> ticks;
-  for (double tick = std::ceil(low / step) * step; tick <= high + step * 1e-9; tick += step) {
-    ticks.push_back(std::fabs(tick) < step * 1e-9 ? 0 : tick);
+  for (const double part : {1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01}) {
+    const double step = top * part, slack = 1e-9;
+    ticks.clear();
+    for (double i = std::ceil(low / step - slack); i * step <= high + step * slack; ++i) ticks.push_back(i * step);
+    if (ticks.size() >= least) break;
   }
+  for (double& tick : ticks) tick += 0.0;  // no -0
   return ticks;
 }
 
@@ -249,16 +286,18 @@ std::string PlotFigure(const PlotSpec& spec) {
   for (const PlotLine& line : spec.lines) {
     lines += Draw(line, frame, spec.log_y);
     if (!line.style.starts_with("faint") && !line.name.empty()) {
-      legend += fmt::format("<span class=\"key {}\"></span>{} ", line.style, EscapeHtml(line.name));
+      legend += fmt::format("<span class=entry><span class=\"key {}{}\"></span>{}</span> ", line.style,
+                            line.dots ? " dot" : "", EscapeHtml(line.name));
     }
   }
-  std::string numbers = Numbers(spec, frame).dump();
+  const std::string numbers = Numbers(spec, frame).dump();
+  const std::string title = EscapeHtml(spec.title + (spec.log_y ? ", logarithmic" : ""));
   return fmt::format(
       "<figure class=plot data-x=\"{}\" data-lines=\"{}\"><figcaption><b>{}</b> {}<span class=legend>{}</span>"
       "<output aria-live=off></output></figcaption>"
-      "<svg viewBox=\"0 0 {} {}\" role=img aria-label=\"{}\">{}{}<line class=cursor y1={} y2={} /></svg>{}</figure>\n",
-      EscapeHtml(spec.x_name), EscapeHtml(numbers), EscapeHtml(spec.title), EscapeHtml(spec.unit), legend, kWidth,
-      kHeight, EscapeHtml(spec.title), Axes(frame, spec.log_y), lines, kTop, kHeight - kBottom, Table(spec));
+      "<svg class=drawing role=img aria-label=\"{}\">{}{}<line class=cursor y2=100% /></svg>{}</figure>\n",
+      EscapeHtml(spec.x_name), EscapeHtml(numbers), title, EscapeHtml(spec.unit), legend, title, Axes(frame, spec),
+      lines, Table(spec));
 }
 
 }  // namespace octavo::train

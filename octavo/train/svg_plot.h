@@ -24,7 +24,7 @@ struct PlotSpec {
   std::string x_name = "step";
 };
 
-// Round numbers between two ends, about `count` of them.
+// Round numbers between two ends: the fewest that are at least `count` - 1, and two in any case.
 std::vector<double> Ticks(double low, double high, int count);
 
 // An exponential mean; what is not finite is skipped. `keep` is the weight of the past at each point; below 0: a half

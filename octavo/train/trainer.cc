@@ -1,7 +1,9 @@
 #include "octavo/train/trainer.h"
 
+#include <cerrno>
 #include <cmath>
 #include <csignal>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "octavo/base/error.h"
@@ -21,6 +23,7 @@ class Loop {
       : request_(request), session_(session), options_(session.options()), schedule_(options_.schedule) {
     summary_.run = session.run_path();
     summary_.first_step = summary_.steps = session.first_step();
+    if (session.resumed()) saved_at_ = session.first_step();
     if (session.is_first_rank()) {
       log_.emplace(request.log, session.folder(),
                    RunLogOptions{.first_step = session.first_step(),
@@ -33,9 +36,9 @@ class Loop {
 
   TrainSummary Run() {
     if (summary_.steps == 0 && options_.checkpoint_on_start) Save();
-    bool going = true;
+    bool going = !Interrupted();  // making the model takes its time
     while (going && summary_.steps < options_.steps) going = Step();
-    if (summary_.exit_code == 0) {
+    if (summary_.exit_code == 0 && !stopped_) {
       if (options_.eval_interval > 0 && evaluated_at_ != summary_.steps) Evaluate();
       if (options_.checkpoint_on_completion) Save();
     }
@@ -52,6 +55,7 @@ class Loop {
   std::optional<RunLog>& log() { return log_; }
   const std::filesystem::path& last_checkpoint() const { return last_checkpoint_; }
   int64_t tokens() const { return tokens_; }
+  bool stopped() const { return stopped_; }  // from outside, before the last step
 
  private:
   // False when the run must end.
@@ -162,7 +166,7 @@ class Loop {
     const std::string report = DivergenceReport(session_.stepper(), session_.parts(), batch, input);
     if (log_) {
       log_->EndBar();
-      log_->Note(report.substr(0, report.size() - 1));
+      log_->Stopped(report.substr(0, report.size() - 1));
       log_->Json(nlohmann::ordered_json({{"event", "stopped"}, {"step", step}, {"reason", reason}, {"report", report}})
                      .dump());
     }
@@ -175,25 +179,50 @@ class Loop {
     return steps.empty() ? "" : std::to_string(steps.back());
   }
 
+  // What asks this rank to stop: a signal; SIGPIPE when nobody can be told the events any more.
+  int WantsToStop() const {
+    if (const int signal = request_.signal ? request_.signal() : 0; signal != 0) return signal;
+    return log_ && log_->json_problem() != 0 ? SIGPIPE : 0;
+  }
+
   // Asks all ranks, so that they stop at the same step.
   bool Interrupted() {
-    std::vector<int64_t> signal = {request_.signal ? request_.signal() : 0};
-    request_.communicator.AllReduceSum(signal);
-    if (signal[0] == 0) return false;
-    const int number = request_.signal ? request_.signal() : SIGINT;
-    summary_.exit_code = 128 + number;
+    std::vector<float> signal = {static_cast<float>(WantsToStop())};
+    request_.communicator.AllReduceMax(signal);
+    const int number = static_cast<int>(signal[0]);
+    if (number == 0) return false;
     if (log_) log_->EndBar();
     Save();
     session_.store().Wait();
     ShowSaved();
-    if (log_) {
-      log_->Note(fmt::format("stopped   {} after {} of {} steps", number == SIGTERM ? "SIGTERM" : "interrupted",
-                             summary_.steps, options_.steps));
-      log_->Note(options_.checkpoints
-                     ? fmt::format("          resume: octavo train {}", session_.folder().config().string())
-                     : std::string("          nothing was saved: enable_checkpointing=false"));
-    }
+    stopped_ = true;
+    if (number != SIGPIPE) summary_.exit_code = 128 + number;
+    if (log_) ShowStopped(number);
     return true;
+  }
+
+  void ShowStopped(int number) {
+    const int problem = log_->json_problem();
+    if (number == SIGPIPE && problem != EPIPE) {
+      summary_.exit_code = static_cast<int>(ErrorCode::kJob);
+      request_.log.Error("cannot write the events to standard output: {}", std::strerror(problem));
+    }
+    const char* why = number == SIGTERM   ? "SIGTERM"
+                      : number == SIGHUP  ? "SIGHUP"
+                      : number == SIGPIPE ? "nobody reads the events any more"
+                                          : "interrupted";
+    const std::string resume = fmt::format("octavo train {}", session_.folder().config().string());
+    const std::string text = fmt::format(
+        "stopped   {} after {} of {} steps\n          {}", why, summary_.steps, options_.steps,
+        options_.checkpoints ? "resume: " + resume : std::string("nothing was saved: enable_checkpointing=false"));
+    if (summary_.exit_code == 0) {
+      log_->Note(text);
+    } else {
+      log_->Stopped(text);
+    }
+    nlohmann::ordered_json event = {{"event", "stopped"}, {"step", summary_.steps}, {"reason", why}};
+    if (options_.checkpoints) event["resume"] = resume;
+    log_->Json(event.dump());
   }
 
   void Save() {
@@ -245,13 +274,14 @@ class Loop {
   TrainSummary summary_;
   std::filesystem::path last_checkpoint_;
   int64_t saved_at_ = -1, evaluated_at_ = -1, tokens_ = 0;
+  bool stopped_ = false;
 };
 
 void ShowDone(const TrainRequest& request, Session& session, const TrainSummary& summary, Loop& loop) {
   RunLog& log = *loop.log();
   log.EndBar();
   if (!summary.profile.entries().empty()) log.Note(summary.profile.Table());
-  if (summary.exit_code != 0) return;
+  if (summary.exit_code != 0 || loop.stopped()) return;
   const std::string health = session.health().Summary();
   log.Note(fmt::format("done      {} step{}   {} tokens   loss {:.3f} -> {:.3f}{}{}   bits {}",
                        summary.steps - summary.first_step, summary.steps - summary.first_step == 1 ? "" : "s",
@@ -282,7 +312,6 @@ void ShowDone(const TrainRequest& request, Session& session, const TrainSummary&
 
 TrainSummary Train(const TrainRequest& request) {
   Session session(request);
-  session.PrintStart();
   if (session.first_step() >= session.options().steps) {
     TrainSummary summary;
     summary.run = session.run_path();

@@ -27,7 +27,7 @@ struct TrainRequest {
   Communicator& communicator;
   kernels::Isa isa;
   std::function<int()> signal = nullptr;                      // the signal that asks to stop; 0 or null: none
-  std::FILE* json = nullptr;                                  // one JSON object per event
+  std::FILE* json = nullptr;                                  // one JSON object per event; closed: save and end
   std::function<void(const StepMetrics&)> on_step = nullptr;  // after each step
   // The gradients of the batch before clipping, by parameter; to measure them, or to damage them in a test.
   std::function<void(int64_t step, const std::vector<std::string>& names, optim::Gradients&)> on_gradients = nullptr;
@@ -36,7 +36,7 @@ struct TrainRequest {
 };
 
 struct TrainSummary {
-  int exit_code = 0;  // 0 done, 4 numbers broke, 130 or 143 interrupted
+  int exit_code = 0;  // 0 done, 4 numbers broke, 129, 130 or 143 interrupted
   std::filesystem::path run;
   int64_t first_step = 0, steps = 0;  // made before and after
   double first_loss = 0, last_loss = 0;

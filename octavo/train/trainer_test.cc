@@ -70,6 +70,7 @@ class Training : public testing::Test {
   struct Options {
     int threads = 1, ranks = 1;
     int64_t stop_after = 0;  // a SIGTERM when this many steps were made
+    bool stop_at_once = false;
   };
 
   TrainSummary Run(const std::string& run, const Words& more, const Options& options) {
@@ -88,7 +89,11 @@ class Training : public testing::Test {
                                       .pool = pool,
                                       .communicator = communicator,
                                       .isa = kernels::ChooseIsa().isa,
-                                      .signal = [&] { return made == options.stop_after && made > 0 ? SIGTERM : 0; },
+                                      .signal =
+                                          [&] {
+                                            const bool stop = made == options.stop_after && made > 0;
+                                            return stop || options.stop_at_once ? SIGTERM : 0;
+                                          },
                                       .on_step = [&](const StepMetrics&) { ++made; }});
       const std::lock_guard lock(mutex);
       if (!summary.bits.empty()) {
@@ -204,6 +209,30 @@ TEST_F(Training, Fp8WithRematAndAccumulationGivesTheSameBits) {
     two.push_back("steps=2");
     EXPECT_NE(Run(name + "-2", two).bits, bits);
   }
+}
+
+TEST_F(Training, ASignalBeforeTheFirstStepIsSeenAndTheRunSaved) {
+  const std::string bits = Run("straight").bits;
+  const TrainSummary none = Run("x", {}, {.stop_at_once = true});
+  EXPECT_EQ(none.exit_code, 143);
+  EXPECT_EQ(none.steps, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "x/checkpoints/0/manifest.json"));
+  EXPECT_EQ(Run("x", {}, {.stop_after = 2}).steps, 2);
+  EXPECT_EQ(Run("x", {}, {.stop_at_once = true}).steps, 2);
+  EXPECT_EQ(Run("x").bits, bits);
+}
+
+// Before the model's memory is taken, and before what takes long.
+TEST_F(Training, ThePriceComesFirst) {
+  Run("x", {}, {.stop_after = 2});
+  log_.clear();
+  Run("x");
+  EXPECT_LT(log_.find("\nestimate  "), log_.find("\nresumed   ")) << log_;
+  EXPECT_THAT(log_, HasSubstr(" for 4 steps\n"));
+  log_.clear();
+  EXPECT_THROW(Run("y", {"load_parameters_path=/nowhere"}), Error);
+  EXPECT_THAT(log_, HasSubstr("\nestimate  "));
+  EXPECT_FALSE(fs::exists(folder_ / "y/config.yml"));
 }
 
 // The config of a run holds every key; taking it again must mean the same run.
