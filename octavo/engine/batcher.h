@@ -84,6 +84,7 @@ class Batcher {
   void Fork(Job& job);
   void Draw(Job& job, int index, std::span<const float> logits);
   void Take(Job& job, int index, TokenLogprob token);
+  bool OnlyEndFollows(const Job& job, const Sample& sample);
   void EndSample(Job& job, int index, Finish finish, Event event = {});
   void Fail(Job& job, const std::string& message, const std::string& code);
   void Give(Job& job, Event&& event);

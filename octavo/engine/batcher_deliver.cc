@@ -129,11 +129,22 @@ void Batcher::Take(Job& job, int index, TokenLogprob token) {
   } else if (sample.text.Push(std::move(token), job.request.top_logprobs >= 0, may_stop, event)) {
     EndSample(job, index, Finish::kStop, std::move(event));
   } else if (std::ssize(sample.generated) == job.request.max_new_tokens) {
-    EndSample(job, index, Finish::kLength, std::move(event));
+    EndSample(job, index, OnlyEndFollows(job, sample) ? Finish::kStop : Finish::kLength, std::move(event));
   } else if (!event.tokens.empty()) {
     event.sample = index;
     Give(job, std::move(event));
   }
+}
+
+// The last token that was allowed closed the form: nothing was cut. A number that could go on may have been.
+bool Batcher::OnlyEndFollows(const Job& job, const Sample& sample) {
+  if (!sample.constraint || !sample.constraint->Complete()) return false;
+  sample.constraint->Fill(mask_);  // as long as for the token that was drawn
+  for (const int32_t id : job.ends) {
+    const auto word = static_cast<size_t>(id) / 32;
+    if (word < mask_.size()) mask_[word] &= ~(1u << (id % 32));
+  }
+  return std::ranges::all_of(mask_, [](uint32_t word) { return word == 0; });
 }
 
 void Batcher::EndSample(Job& job, int index, Finish finish, Event event) {

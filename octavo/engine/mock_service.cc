@@ -68,7 +68,7 @@ MockService::~MockService() {
   thread_.join();
 }
 
-RequestId MockService::Submit(Request request, Listener listener) {
+std::unique_ptr<MockService::Running> MockService::Make(Request request, Listener listener) const {
   Validate(request, {options_.context_length, options_.vocabulary_size});
   if (!request.adapter.empty() && std::ranges::find(options_.adapters, request.adapter) == options_.adapters.end()) {
     throw RequestError("adapter", "model_not_found", fmt::format("no adapter '{}' is loaded", request.adapter));
@@ -82,15 +82,29 @@ RequestId MockService::Submit(Request request, Listener listener) {
   running->request = std::move(request);
   running->listener = std::move(listener);
   running->submitted = std::chrono::steady_clock::now();
+  return running;
+}
+
+std::vector<RequestId> MockService::SubmitAll(std::vector<Submission> submissions) {
+  if (std::ssize(submissions) > options_.max_queue) {
+    throw RequestError(
+        "prompt", "invalid_value",
+        fmt::format("{} prompts in one request, at most {} can wait", submissions.size(), options_.max_queue));
+  }
+  std::vector<std::unique_ptr<Running>> made;
+  for (Submission& one : submissions) made.push_back(Make(std::move(one.request), std::move(one.listener)));
   const std::lock_guard lock(mutex_);
   if (stopping_) throw Busy("the server is stopping", options_.retry_seconds, true);
-  if (static_cast<int>(waiting_.size()) >= options_.max_queue) {
+  if (std::ssize(waiting_) + std::ssize(made) > options_.max_queue) {
     throw Busy(fmt::format("{} requests are waiting", waiting_.size()), options_.retry_seconds, false);
   }
-  const RequestId id = running->id = next_id_++;
-  waiting_.push_back(std::move(running));
+  std::vector<RequestId> ids;
+  for (std::unique_ptr<Running>& running : made) {
+    ids.push_back(running->id = next_id_++);
+    waiting_.push_back(std::move(running));
+  }
   changed_.notify_all();
-  return id;
+  return ids;
 }
 
 void MockService::Cancel(RequestId id) {

@@ -42,7 +42,7 @@ class MockService : public Service {
   explicit MockService(const text::Tokenizer& tokenizer, MockOptions options = {});
   ~MockService() override;
 
-  RequestId Submit(Request request, Listener listener) override;
+  std::vector<RequestId> SubmitAll(std::vector<Submission> submissions) override;
   void Cancel(RequestId id) override;
   std::vector<ModelInfo> Models() const override;
   ServiceStats Stats() const override;
@@ -55,6 +55,7 @@ class MockService : public Service {
 
  private:
   struct Running;
+  std::unique_ptr<Running> Make(Request request, Listener listener) const;
   void Run();
   void Step(Running& running);  // one token of each sample
   void End(Running& running, int sample, Finish finish, Event event);

@@ -20,12 +20,16 @@ size_t Undecided(std::string_view text, const std::vector<std::string>& stops) {
 
 }  // namespace
 
-OutputText::OutputText(const text::Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stop)
-    : decoder_(tokenizer, {.skip_special = true, .skip_unknown_ids = true}), stop_(std::move(stop)) {
+text::StreamDecoder ContinueText(const text::Tokenizer& tokenizer, std::span<const int32_t> prompt) {
+  text::StreamDecoder decoder(tokenizer, {.skip_special = true, .skip_unknown_ids = true});
   // No decoder looks further back than a character made of byte tokens.
   constexpr size_t kLookBack = 8;
-  for (const int32_t id : prompt.last(std::min(kLookBack, prompt.size()))) decoder_.Push(id);
+  for (const int32_t id : prompt.last(std::min(kLookBack, prompt.size()))) decoder.Push(id);
+  return decoder;
 }
+
+OutputText::OutputText(const text::Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stop)
+    : decoder_(ContinueText(tokenizer, prompt)), stop_(std::move(stop)) {}
 
 bool OutputText::Push(TokenLogprob token, bool wants_logprobs, bool may_stop, Event& event) {
   const size_t begin = text_.size();

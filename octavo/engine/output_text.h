@@ -13,10 +13,13 @@
 
 namespace octavo::engine {
 
+// A decoder of what comes after the prompt. It continues the prompt's text: a blank at its beginning is one, not the
+// start of a sentence that SentencePiece's decoder would drop. The tokenizer must outlive it.
+text::StreamDecoder ContinueText(const text::Tokenizer& tokenizer, std::span<const int32_t> prompt);
+
 class OutputText {
  public:
-  // The text continues that of the prompt: a blank at its beginning is one, not the start of a sentence that
-  // SentencePiece's decoder would drop. The tokenizer must outlive this.
+  // The tokenizer must outlive this.
   OutputText(const text::Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stop);
 
   // Takes a token and appends to `event` the tokens that are decided, with their text. A token is given with all of its

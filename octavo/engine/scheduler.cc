@@ -63,8 +63,8 @@ std::unique_ptr<Job> Scheduler::MakeJob(Request request, Listener listener) cons
   const int64_t pages = shared + request.samples * ((tokens + page_tokens_ - 1) / page_tokens_ - shared);
   if (pages > pages_) {
     throw RequestError("max_new_tokens", "context_length_exceeded",
-                       fmt::format("{} samples of {} + {} tokens need {} pages of the cache, it has {}",
-                                   request.samples, prompt, request.max_new_tokens, pages, pages_),
+                       fmt::format("{} times {} + {} tokens need {} pages of the cache, it has {}", request.samples,
+                                   prompt, request.max_new_tokens, pages, pages_),
                        "ask for fewer tokens or samples, or give the cache more memory");
   }
   if (!request.ignore_eos) job->ends = options_.end_ids;
@@ -89,24 +89,37 @@ double Scheduler::PredictedWait() const {
   return std::clamp(seconds_per_request_ * static_cast<double>(waiting_.size() + 1), 1.0, 60.0);
 }
 
-RequestId Scheduler::Submit(Request request, Listener listener) {
-  // A request leaves the count before its client hears that it is done: who comes back at once finds his place free.
-  listener.on_done = [this, tell = std::move(listener.on_done)](const Outcome& outcome) {
-    open_.fetch_sub(1, std::memory_order_relaxed);
-    if (tell) tell(outcome);
-  };
-  auto job = MakeJob(std::move(request), std::move(listener));
+std::vector<RequestId> Scheduler::SubmitAll(std::vector<Submission> submissions) {
+  const auto count = static_cast<int64_t>(submissions.size());
+  const int64_t places = options_.max_queue + options_.batch.slots;
+  if (count > places) {
+    throw RequestError("prompt", "invalid_value",
+                       fmt::format("{} prompts in one request, at most {} can run and wait", count, places),
+                       "ask for fewer at a time, or start with a larger max_queue");
+  }
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (Submission& one : submissions) {
+    // A request leaves the count before its client hears that it is done: who comes back at once finds his place free.
+    one.listener.on_done = [this, tell = std::move(one.listener.on_done)](const Outcome& outcome) {
+      open_.fetch_sub(1, std::memory_order_relaxed);
+      if (tell) tell(outcome);
+    };
+    jobs.push_back(MakeJob(std::move(one.request), std::move(one.listener)));
+  }
   const std::lock_guard lock(mutex_);
   if (stopping_) throw Busy("the server is stopping", PredictedWait(), true);
   // Whoever finds a free slot does not wait, though he is in the queue until the next step begins.
-  if (open_.load(std::memory_order_relaxed) >= options_.max_queue + options_.batch.slots) {
+  if (open_.load(std::memory_order_relaxed) + count > places) {
     throw Busy(fmt::format("{} requests are waiting", waiting_.size()), PredictedWait(), false);
   }
-  open_.fetch_add(1, std::memory_order_relaxed);
-  const RequestId id = job->id = next_id_++;
-  waiting_.Push(std::move(job));
+  open_.fetch_add(count, std::memory_order_relaxed);
+  std::vector<RequestId> ids;
+  for (std::unique_ptr<Job>& job : jobs) {
+    ids.push_back(job->id = next_id_++);
+    waiting_.Push(std::move(job));
+  }
   changed_.notify_all();
-  return id;
+  return ids;
 }
 
 void Scheduler::Cancel(RequestId id) {

@@ -48,7 +48,7 @@ class Scheduler : public Service {
   // Cancels what is left.
   ~Scheduler() override;
 
-  RequestId Submit(Request request, Listener listener) override;
+  std::vector<RequestId> SubmitAll(std::vector<Submission> submissions) override;
   void Cancel(RequestId id) override;
   std::vector<ModelInfo> Models() const override;
   ServiceStats Stats() const override;

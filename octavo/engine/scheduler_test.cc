@@ -11,6 +11,8 @@
 #include "octavo/engine/collector.h"
 #include "octavo/engine/fake_runner.h"
 #include "octavo/engine/validate.h"
+#include "octavo/text/json_schema.h"
+#include "octavo/text/vocabulary_bytes.h"
 
 namespace octavo::engine {
 namespace {
@@ -353,6 +355,35 @@ TEST(Scheduler, QueueIsBoundedAndStopsAreSaid) {
   }
 }
 
+TEST(Scheduler, SeveralAreTakenTogetherOrNotAtAll) {
+  FakeRunner runner;
+  SchedulerOptions options = Options(2);
+  options.max_queue = 2;
+  Scheduler scheduler(runner, Bytes(), options);
+  scheduler.Pause();
+  const auto several = [](size_t count) {
+    std::vector<Submission> all(count);
+    for (Submission& one : all) one.request = Ask("a", 2);
+    return all;
+  };
+  try {
+    scheduler.SubmitAll(several(5));
+    FAIL();
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.param, "prompt");
+    EXPECT_EQ(error.message(), "5 prompts in one request, at most 4 can run and wait");
+  }
+  std::vector<Submission> one_bad = several(3);
+  one_bad[2].request.prompt.clear();
+  EXPECT_THROW(scheduler.SubmitAll(std::move(one_bad)), RequestError);
+  EXPECT_EQ(scheduler.Stats().waiting, 0);
+  EXPECT_EQ(scheduler.SubmitAll(several(3)).size(), 3u);
+  EXPECT_THROW(scheduler.SubmitAll(several(2)), Busy);
+  EXPECT_EQ(scheduler.Stats().waiting, 3);
+  scheduler.Submit(Ask("a", 2), {});
+  EXPECT_EQ(scheduler.Stats().waiting, 4);
+}
+
 TEST(Scheduler, DrainCancelsWhatIsLeft) {
   FakeRunner runner;
   Collector running, waiting;
@@ -513,6 +544,22 @@ TEST(Scheduler, ConstraintsHoldAndFailClosed) {
   EXPECT_EQ(closed.text, "qqq");
   EXPECT_EQ(closed.finish, Finish::kError);
   EXPECT_EQ(closed.error_code, "empty_constraint");
+}
+
+// A form that its last allowed token closes was not cut; one that could go on was.
+TEST(Scheduler, AFormThatIsCompleteAtTheLastTokenStops) {
+  const auto tokenizer = text::MakeByteTokenizer();
+  const auto vocabulary = text::VocabularyBytes::Make(*tokenizer);
+  const auto finish = [&](const char* schema, int64_t tokens) {
+    Request request = Ask("x", tokens);
+    request.sampling.temperature = 0;
+    request.constraint = text::CompileJsonSchema(schema, vocabulary, {});
+    return Alone(request).samples[0].finish;
+  };
+  EXPECT_EQ(finish(R"({"const":"ab"})", 3), Finish::kLength);
+  EXPECT_EQ(finish(R"({"const":"ab"})", 4), Finish::kStop);
+  EXPECT_EQ(finish(R"({"const":"ab"})", 9), Finish::kStop);
+  EXPECT_EQ(finish(R"({"type":"integer","minimum":1})", 1), Finish::kLength);
 }
 
 TEST(Scheduler, ListenersMaySubmitAndCancel) {

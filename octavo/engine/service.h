@@ -42,13 +42,23 @@ struct ServiceStats {
   double seconds_per_step = 0;  // of late
 };
 
+struct Submission {
+  Request request;
+  Listener listener;
+};
+
 class Service {
  public:
   virtual ~Service() = default;
 
-  // Takes a request or throws: usage errors (empty or too long prompt, token or number out of range, unknown adapter)
-  // and Busy. The listener is called from then on.
-  virtual RequestId Submit(Request request, Listener listener) = 0;
+  // Takes all of the requests, or throws and takes none: usage errors (empty or too long prompt, token or number out of
+  // range, unknown adapter, more requests than there are places) and Busy. The listeners are called from then on.
+  virtual std::vector<RequestId> SubmitAll(std::vector<Submission> submissions) = 0;
+  RequestId Submit(Request request, Listener listener) {
+    std::vector<Submission> one;
+    one.push_back({std::move(request), std::move(listener)});
+    return SubmitAll(std::move(one))[0];
+  }
   // The request ends with Finish::kCancelled within one step. An id that ended already is ignored.
   virtual void Cancel(RequestId id) = 0;
 

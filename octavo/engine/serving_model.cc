@@ -107,11 +107,10 @@ void ServingModel::OpenTokenizer() {
     path = Settings::FromText(stored_.config_text, "config.yml of the checkpoint").Text("tokenizer_path");
   }
   std::error_code ignored;
-  if (path.empty() && !fs::is_directory(stored_.path, ignored)) path = stored_.path.parent_path().string();
   if (path.empty()) {
     throw Error(ErrorCode::kFile,
                 fmt::format("no tokenizer.json, tokenizer.model or tiktoken file beside {}", stored_.path.string()),
-                "tokenizer_path=…");
+                "tokenizer_path=FILE, or tokenizer_path=bytes for a model of bytes");
   }
   tokenizer_ = text::LoadTokenizer(path);
   if (tokenizer_->vocabulary_size() > stored_.config.vocab_size) {
@@ -140,13 +139,24 @@ void ServingModel::CheckMemory() const {
       options_.step_tokens * 4 * (8 * config.emb_dim + 3 * config.mlp_dim) + options_.slots * 4 * config.vocab_size;
   const int64_t available = AvailableMemory();
   if (!options_.check_memory || available == 0 || model + kv + work <= available) return;
+  // What would fit beside the model: fewer slots, then a shorter context, then a model of fewer bytes.
+  const int64_t left = available - model - work;
+  const int64_t slot = std::max<int64_t>(pages / std::max<int64_t>(options_.slots, 1) * page, 1);
+  std::string hint = "quantize the model further, or free memory";
+  if (left >= slot && options_.slots > 1) {
+    const int64_t each = left / page / options_.slots * ops::kPageTokens;
+    hint = fmt::format("try max_concurrent_decodes={}, {}quantize_kvcache=true", left / slot,
+                       each >= 256 ? fmt::format("max_target_length={} or ", each) : "or ");
+  } else if (const int64_t tokens = left / std::max<int64_t>(page, 1) * ops::kPageTokens; tokens >= 256) {
+    hint = fmt::format("try {}max_target_length={} or quantize_kvcache=true",
+                       options_.slots > 1 ? "max_concurrent_decodes=1, " : "", tokens);
+  }
   throw Error(
       ErrorCode::kUsage,
       fmt::format("model {:.1f} + KV {:.1f} + work {:.1f} = {:.1f} GiB, available {:.1f} GiB",
                   static_cast<double>(model) / kGiB, static_cast<double>(kv) / kGiB, static_cast<double>(work) / kGiB,
                   static_cast<double>(model + kv + work) / kGiB, static_cast<double>(available) / kGiB),
-      fmt::format("try max_concurrent_decodes={}, max_target_length={} or quantize_kvcache=true",
-                  std::max<int64_t>(1, options_.slots / 4), std::max<int64_t>(256, context_ / 2)));
+      hint);
 }
 
 void ServingModel::Load() {

@@ -54,7 +54,7 @@ void CheckLength(const Request& request, const RequestLimits& limits) {
   }
 }
 
-void CheckSampling(const Sampling& sampling, const RequestLimits& limits) {
+void CheckSampling(const Sampling& sampling) {
   CheckRange("temperature", sampling.temperature, 0, 1e6);
   CheckRange("top_k", static_cast<double>(sampling.top_k), 0, 2147483647);
   if (!(sampling.top_p > 0 && sampling.top_p <= 1))
@@ -66,19 +66,13 @@ void CheckSampling(const Sampling& sampling, const RequestLimits& limits) {
     Refuse("repetition_penalty",
            fmt::format("repetition_penalty={} is outside (0, 1000]", sampling.repetition_penalty));
   }
-  for (const auto& [id, bias] : sampling.logit_bias) {
-    CheckToken("logit_bias", id, limits);
-    CheckRange("logit_bias", bias, -100, 100);
-  }
+  for (const auto& [id, bias] : sampling.logit_bias) CheckRange("logit_bias", bias, -100, 100);
 }
 
 }  // namespace
 
-void Validate(const Request& request, const RequestLimits& limits) {
-  CheckLength(request, limits);
-  for (const int32_t id : request.prompt) CheckToken("prompt", id, limits);
-  for (const int32_t id : request.stop_ids) CheckToken("stop_ids", id, limits);
-  CheckSampling(request.sampling, limits);
+void ValidateChoices(const Request& request) {
+  CheckSampling(request.sampling);
   CheckRange("samples", request.samples, 1, kMaxSamples);
   CheckRange("top_logprobs", request.top_logprobs, -1, kMaxTopLogprobs);
   if (request.stop.size() > kMaxStops) {
@@ -90,6 +84,14 @@ void Validate(const Request& request, const RequestLimits& limits) {
       Refuse("stop", fmt::format("a stop string has {} bytes, at most {} are taken", stop.size(), kMaxStopBytes));
     }
   }
+}
+
+void Validate(const Request& request, const RequestLimits& limits) {
+  CheckLength(request, limits);
+  for (const int32_t id : request.prompt) CheckToken("prompt", id, limits);
+  for (const int32_t id : request.stop_ids) CheckToken("stop_ids", id, limits);
+  for (const auto& [id, bias] : request.sampling.logit_bias) CheckToken("logit_bias", id, limits);
+  ValidateChoices(request);
 }
 
 }  // namespace octavo::engine

@@ -30,6 +30,9 @@ struct RequestLimits {
 inline constexpr int kMaxSamples = 8, kMaxTopLogprobs = 20;
 inline constexpr size_t kMaxStops = 16, kMaxStopBytes = 256;
 
+// Sampling and stop strings alone, before a model is there. Throws RequestError.
+void ValidateChoices(const Request& request);
+
 // Throws RequestError.
 void Validate(const Request& request, const RequestLimits& limits);
 
