@@ -28,13 +28,21 @@ std::string_view GivenKey(const HttpRequest& request) {
   return given != nullptr ? Trim(*given) : std::string_view();
 }
 
-// "localhost:8080" without the port.
+// "localhost:8080" without the port; nothing for what is no host.
 std::string_view HostName(std::string_view host) {
-  if (host.starts_with('[')) {
-    const size_t end = host.find(']');
-    return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
-  }
-  return host.substr(0, host.find(':'));
+  const bool bracket = host.starts_with('[');
+  const size_t end = bracket ? host.find(']') : std::min(host.find(':'), host.size());
+  if (end == std::string_view::npos) return {};
+  const std::string_view port = host.substr(end + (bracket ? 1 : 0));
+  const bool digits = std::all_of(port.begin(), port.end(),
+                                  [&](const char& c) { return &c == port.data() ? c == ':' : c >= '0' && c <= '9'; });
+  return digits ? host.substr(bracket ? 1 : 0, end - (bracket ? 1 : 0)) : std::string_view();
+}
+
+// "app.example:8443" of "https://app.example:8443".
+std::string_view HostOf(std::string_view origin) {
+  const size_t scheme = origin.find("://");
+  return scheme == std::string_view::npos ? std::string_view() : origin.substr(scheme + 3);
 }
 
 }  // namespace
@@ -63,18 +71,24 @@ bool Access::IsAllowedOrigin(const std::string& origin) const {
          options_.allowed_origins.end();
 }
 
+// A proxy in front that keeps Host sends the name under which pages of an allowed origin know the server.
+bool Access::IsAllowedHost(std::string_view host) const {
+  const std::string_view name = HostName(host);
+  if (name.empty()) return false;
+  if (EqualIgnoringCase(name, "localhost") || (name != "unix" && IsLoopback(name))) return true;
+  return std::any_of(options_.allowed_origins.begin(), options_.allowed_origins.end(),
+                     [&](const std::string& origin) { return EqualIgnoringCase(HostName(HostOf(origin)), name); });
+}
+
 std::optional<HttpResponse> Access::Check(const HttpRequest& request, bool with_key) const {
   const std::string* host = request.Find("host");
-  if (options_.check_host) {
-    const std::string_view name = host == nullptr ? std::string_view() : HostName(*host);
-    if (name != "localhost" && (name == "unix" || !IsLoopback(name))) {
-      return ErrorResponse(403, "host", "",
-                           "this server listens on loopback and answers to localhost, 127.0.0.1 and [::1] only");
-    }
+  if (options_.check_host && (host == nullptr || !IsAllowedHost(*host))) {
+    return ErrorResponse(403, "host", "",
+                         "this server listens on loopback and answers to localhost, 127.0.0.1, [::1] and the hosts of "
+                         "allowed_origins only");
   }
   if (const std::string* origin = request.Find("origin")) {
-    const size_t scheme = origin->find("://");
-    const bool same = host != nullptr && scheme != std::string::npos && origin->substr(scheme + 3) == *host;
+    const bool same = host != nullptr && !host->empty() && EqualIgnoringCase(HostOf(*origin), *host);
     if (!same && !IsAllowedOrigin(*origin)) {
       return ErrorResponse(403, "origin", "", "pages of this origin may not use the server; see allowed_origins");
     }
@@ -91,15 +105,18 @@ Headers Access::CorsHeaders(const HttpRequest& request) const {
   if (origin == nullptr || !IsAllowedOrigin(*origin)) return {};
   return {{"Access-Control-Allow-Origin", *origin},
           {"Vary", "Origin"},
-          {"Access-Control-Expose-Headers", "x-octavo-ignored, Retry-After"}};
+          {"Access-Control-Expose-Headers", "x-octavo-ignored, x-should-retry, Retry-After"}};
 }
 
 std::optional<HttpResponse> Access::Preflight(const HttpRequest& request) const {
   const std::string* origin = request.Find("origin");
   if (request.method != "OPTIONS" || origin == nullptr || !IsAllowedOrigin(*origin)) return std::nullopt;
+  // A page that may ask at all may send what headers it likes: clients add their own, such as X-Stainless-Lang.
+  const std::string* asked = request.Find("access-control-request-headers");
   return HttpResponse{.status = 204,
                       .headers = {{"Access-Control-Allow-Methods", "GET, POST"},
-                                  {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key"},
+                                  {"Access-Control-Allow-Headers",
+                                   asked != nullptr ? *asked : "Authorization, Content-Type, X-Api-Key"},
                                   {"Access-Control-Max-Age", "600"}}};
 }
 

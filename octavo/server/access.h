@@ -16,7 +16,8 @@ struct AccessOptions {
   std::vector<Sha256Digest> keys = {};  // none: no key is asked for
   // "https://example.org"; pages from elsewhere are refused. "*" is not taken.
   std::vector<std::string> allowed_origins = {};
-  // On loopback a Host other than these names comes from a page that resolves its own name to 127.0.0.1.
+  // On loopback a Host that is neither a name of this machine nor of an allowed origin comes from a page that resolves
+  // its own name to 127.0.0.1.
   bool check_host = true;
 };
 
@@ -38,6 +39,7 @@ class Access {
 
  private:
   bool KeyIsKnown(const HttpRequest& request) const;
+  bool IsAllowedHost(std::string_view host) const;
   bool IsAllowedOrigin(const std::string& origin) const;
 
   AccessOptions options_;

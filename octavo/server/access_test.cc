@@ -16,14 +16,24 @@ int StatusWith(const Access& access, Headers headers, bool with_key = true) {
 
 TEST(Access, HostsOfLoopback) {
   const Access access({});
-  for (const char* host : {"localhost", "localhost:8080", "127.0.0.1:80", "[::1]:8080", "127.1.2.3"}) {
+  for (const char* host : {"localhost", "localhost:8080", "127.0.0.1:80", "[::1]:8080", "127.1.2.3", "LOCALHOST",
+                           "LocalHost:8080", "[::1]", "localhost:"}) {
     EXPECT_EQ(StatusWith(access, {{"Host", host}}), 200) << host;
   }
   for (const char* host : {"example.org", "localhost.example.org", "[::2]:8080", "", "0.0.0.0", "evil:127.0.0.1",
-                           "127.0.0.1.example.org", "127.example.org:8080", "127.1", "unix", "[127.0.0.1"}) {
+                           "127.0.0.1.example.org", "127.example.org:8080", "127.1", "unix", "[127.0.0.1",
+                           "localhost:evil.com", "localhost:80:80", "[::1]evil", "[::1]:8x", "[]", ":80"}) {
     EXPECT_EQ(StatusWith(access, {{"Host", host}}), 403) << host;
   }
   EXPECT_EQ(StatusWith(Access({.check_host = false}), {{"Host", "example.org"}}), 200);
+  // A proxy that keeps Host.
+  const Access behind({.allowed_origins = {"https://App.example:8443", "nonsense"}});
+  for (const char* host : {"app.example", "APP.example:80", "localhost"}) {
+    EXPECT_EQ(StatusWith(behind, {{"Host", host}}), 200) << host;
+  }
+  for (const char* host : {"example", "app.example.org", "app.example:x", "", "nonsense"}) {
+    EXPECT_EQ(StatusWith(behind, {{"Host", host}}), 403) << host;
+  }
 }
 
 TEST(Access, OriginsOfPages) {
@@ -41,6 +51,10 @@ TEST(Access, OriginsOfPages) {
   ASSERT_TRUE(access.Preflight(request).has_value());
   EXPECT_EQ(access.Preflight(request)->status, 204);
   EXPECT_EQ(access.CorsHeaders(request)[0].second, "https://app.example");
+  EXPECT_EQ(access.CorsHeaders(request)[2].second, "x-octavo-ignored, x-should-retry, Retry-After");
+  EXPECT_EQ(access.Preflight(request)->headers[1].second, "Authorization, Content-Type, X-Api-Key");
+  request.headers.emplace_back("Access-Control-Request-Headers", "authorization,x-stainless-lang,x-stainless-os");
+  EXPECT_EQ(access.Preflight(request)->headers[1].second, "authorization,x-stainless-lang,x-stainless-os");
   request.headers = {{"Origin", "https://other.example"}};
   EXPECT_FALSE(access.Preflight(request).has_value());
   EXPECT_TRUE(access.CorsHeaders(request).empty());
@@ -99,7 +113,15 @@ TEST(Access, ThePageIsSentCompressedWithItsPolicy) {
     if (header.first == "Content-Security-Policy") policy = header.second;
   }
   EXPECT_TRUE(policy.starts_with("default-src 'none'; script-src 'self';")) << policy;
-  EXPECT_EQ(api.Ask({.method = "GET", .path = "/", .headers = {{"If-None-Match", "\"1\""}}}).status, 304);
+  const auto ask = [&](const char* name, const char* value) {
+    return api.Ask({.method = "GET", .path = "/", .headers = {{"Accept-Encoding", "gzip"}, {name, value}}});
+  };
+  for (const char* known : {"\"1\"", "W/\"1\"", "\"0\", W/\"1\"", "*"}) {
+    EXPECT_EQ(ask("If-None-Match", known).status, 304) << known;
+  }
+  for (const char* other : {"\"2\"", "W/\"0\", \"11\"", "1", ""}) {
+    EXPECT_EQ(ask("If-None-Match", other).status, 200) << other;
+  }
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 namespace octavo::server {
 namespace {
 
-void WriteModel(JsonWriter& json, const engine::ModelInfo& model, int64_t created) {
-  json.BeginObject().Field("id", model.id).Field("object", "model").Field("created", created);
+void WriteModel(JsonWriter& json, const engine::ModelInfo& model, const ModelContext& context) {
+  json.BeginObject().Field("id", model.id).Field("object", "model").Field("created", context.created());
   json.Field("owned_by", "octavo").Field("max_model_len", model.context_length);
   json.Key("parent");
   if (model.parent.empty()) {
@@ -20,18 +20,36 @@ void WriteModel(JsonWriter& json, const engine::ModelInfo& model, int64_t create
     json.String(model.parent);
   }
   json.Key("meta").BeginObject().Field("n_params", model.parameters).Field("size", model.bytes);
-  json.Field("quantization", model.quantization).Field("n_vocab", model.vocabulary_size).EndObject().EndObject();
+  json.Field("quantization", model.quantization).Field("n_vocab", model.vocabulary_size);
+  json.Field("chat", !context.options().templates.templates.empty()).EndObject().EndObject();
 }
 
-// The fields of the engine by the names that clients use.
-ApiError Translate(const engine::RequestError& error) {
-  if (error.reason == "model_not_found") return ApiError(404, error.reason, "model", error.what());
-  std::string param = error.param;
-  if (param == "max_new_tokens") param = "max_tokens";
-  if (param == "min_new_tokens") param = "min_tokens";
-  if (param == "samples") param = "n";
-  if (param == "stop_ids") param = "stop_token_ids";
-  return ApiError(400, error.reason, param, error.what());
+// Of a text or a list that is only looked at, not run.
+constexpr size_t kMostTextBytes = size_t{4} << 20, kMostTokens = size_t{1} << 20;
+
+void RequireShort(std::string_view param, std::string_view text) {
+  if (text.size() <= kMostTextBytes) return;
+  throw ApiError(413, "", std::string(param),
+                 fmt::format("{}: a text of {} bytes, at most {} are taken", param, text.size(), kMostTextBytes));
+}
+
+// The fields of the engine by the names that clients use. Hints are for the command line.
+ApiError Translate(const engine::RequestError& error, bool chat, const std::string& limit_field) {
+  if (error.reason == "model_not_found") return ApiError(404, error.reason, "model", error.message());
+  const std::pair<std::string_view, std::string_view> names[] = {{"max_new_tokens", limit_field},
+                                                                 {"min_new_tokens", "min_tokens"},
+                                                                 {"samples", "n"},
+                                                                 {"stop_ids", "stop_token_ids"}};
+  std::string param = error.param, message = error.message();
+  if (chat && param == "prompt") param = "messages";
+  for (const auto& [ours, theirs] : names) {
+    if (param == ours) param = theirs;
+    const std::string assigned = fmt::format("{}=", ours);
+    for (size_t at = 0; (at = message.find(assigned, at)) != std::string::npos; at += theirs.size()) {
+      message.replace(at, ours.size(), theirs);
+    }
+  }
+  return ApiError(400, error.reason, param, message);
 }
 
 }  // namespace
@@ -88,24 +106,25 @@ void Api::Version(Answer exchange) const {
 void Api::Models(Answer exchange) const {
   JsonWriter json;
   json.BeginObject().Field("object", "list").Key("data").BeginArray();
-  for (const engine::ModelInfo& model : context_.service().Models()) WriteModel(json, model, context_.created());
+  for (const engine::ModelInfo& model : context_.service().Models()) WriteModel(json, model, context_);
   json.EndArray().EndObject();
   exchange->Send({.body = json.Take() + "\n"});
 }
 
 void Api::Model(Answer exchange) const {
   JsonWriter json;
-  WriteModel(json, context_.Find(exchange->request().path.substr(std::string_view("/v1/models/").size())),
-             context_.created());
+  WriteModel(json, context_.Find(exchange->request().path.substr(std::string_view("/v1/models/").size())), context_);
   exchange->Send({.body = json.Take() + "\n"});
 }
 
 void Api::Generate(Answer exchange, bool chat, const Access& access) {
+  std::string limit_field;
   try {
     if (draining_) throw engine::Busy("the server is finishing its last requests", 5, true);
     const JsonValue body = ParseBody(exchange->request().body);
     GenerationRequest request = chat ? ReadChatRequest(body, context_) : ReadCompletionRequest(body, context_);
     request.base.cache_scope = access.Scope(exchange->request());
+    limit_field = request.limit_field;
     exchange->DropBody();  // the answer may take long
     std::make_shared<Generation>(context_, metrics_, exchange, std::move(request))->Begin();
   } catch (const engine::Busy& busy) {
@@ -113,7 +132,7 @@ void Api::Generate(Answer exchange, bool chat, const Access& access) {
     throw;
   } catch (const engine::RequestError& error) {
     metrics_.Rejected("invalid");
-    throw Translate(error);
+    throw Translate(error, chat, limit_field);
   } catch (const Error&) {
     metrics_.Rejected("invalid");
     throw;
@@ -128,15 +147,22 @@ void Api::Tokenize(Answer exchange) const {
   const bool with_pieces = fields.Bool("with_pieces", false);
   std::vector<int32_t> ids;
   if (content || prompt) {
+    const char* name = content ? "content" : "prompt";
+    RequireShort(name, content ? *content : *prompt);
     const bool special = prompt ? fields.Bool("add_special_tokens", true) : fields.Bool("add_special", false);
     ids = context_.tokenizer().Encode(content ? *content : *prompt,
                                       {.add_special = special, .parse_special = fields.Bool("parse_special", true)});
   } else if (fields.Has("messages")) {
     const text::Rendered rendered = RenderChatBody(fields, context_);
+    RequireShort("messages", rendered.text);
     const std::vector<text::TextPiece> pieces = rendered.Pieces();
     ids = context_.tokenizer().Encode(pieces, fields.Bool("add_special_tokens", false));
   } else {
     ThrowInvalid("content", "expected content, prompt or messages");
+  }
+  if (ids.size() > kMostTokens) {
+    const char* name = content ? "content" : prompt ? "prompt" : "messages";
+    ThrowInvalid(name, fmt::format("{} tokens, at most {} are given", ids.size(), kMostTokens));
   }
   JsonWriter json;
   json.BeginObject().Key("tokens").BeginArray();
@@ -148,25 +174,36 @@ void Api::Tokenize(Answer exchange) const {
     }
   }
   json.EndArray().Field("count", static_cast<int64_t>(ids.size())).Field("max_model_len", model.context_length);
-  exchange->Send({.body = json.EndObject().Take() + "\n"});
+  json.EndObject();
+  SendRead(exchange, fields, json);
+}
+
+// With the names of fields that were sent and mean nothing here.
+void Api::SendRead(Answer exchange, const Fields& fields, JsonWriter& json) const {
+  const std::vector<std::string> ignored = fields.Unread();
+  RefuseIgnored(ignored, context_);
+  HttpResponse response{.body = json.Take() + "\n"};
+  if (!ignored.empty()) response.headers.emplace_back("x-octavo-ignored", IgnoredHeader(ignored));
+  exchange->Send(std::move(response));
 }
 
 void Api::Detokenize(Answer exchange) const {
   Fields fields(ParseBody(exchange->request().body));
   const engine::ModelInfo model = context_.Find(fields.Text("model").value_or(""));
   if (!fields.Has("tokens")) ThrowInvalid("tokens", "expected a list of token ids");
-  const std::vector<int32_t> ids = fields.Ids("tokens", model.vocabulary_size - 1, size_t{1} << 22);
+  const std::vector<int32_t> ids = fields.Ids("tokens", model.vocabulary_size - 1, kMostTokens);
   const std::string text = context_.tokenizer().Decode(ids, {.skip_unknown_ids = true});
   JsonWriter json;
   json.BeginObject().Field("content", text).Field("prompt", text).EndObject();
-  exchange->Send({.body = json.Take() + "\n"});
+  SendRead(exchange, fields, json);
 }
 
 void Api::ApplyTemplate(Answer exchange) const {
   Fields fields(ParseBody(exchange->request().body));
+  context_.Find(fields.Text("model").value_or(""));
   JsonWriter json;
   json.BeginObject().Field("prompt", RenderChatBody(fields, context_).text).EndObject();
-  exchange->Send({.body = json.Take() + "\n"});
+  SendRead(exchange, fields, json);
 }
 
 }  // namespace octavo::server

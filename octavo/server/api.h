@@ -8,7 +8,9 @@
 
 #include "octavo/engine/service.h"
 #include "octavo/server/api_options.h"
+#include "octavo/server/fields.h"
 #include "octavo/server/http.h"
+#include "octavo/server/json_writer.h"
 #include "octavo/server/metrics.h"
 #include "octavo/server/model_context.h"
 #include "octavo/server/router.h"
@@ -38,6 +40,7 @@ class Api {
   void Detokenize(Answer exchange) const;
   void ApplyTemplate(Answer exchange) const;
   void Version(Answer exchange) const;
+  void SendRead(Answer exchange, const Fields& fields, JsonWriter& json) const;
 
   ModelContext context_;
   Metrics metrics_;

@@ -100,6 +100,69 @@ TEST(Structured, ARequiredCallFitsItsTool) {
             R"(400 "invalid_value" "tool_choice")");
 }
 
+// References of a tool's parameters are its own: "#" is the parameters, and two tools may use one name for different
+// things. What is no reference stays as it is.
+TEST(Structured, ReferencesStayInsideTheirTool) {
+  TestApi api;
+  const auto arguments = [&](const std::string& tools, const std::string& choice) {
+    const HttpResponse response =
+        api.Post("/v1/chat/completions", Chat(fmt::format(R"(,"tools":[{}],"tool_choice":{})", tools, choice)));
+    if (response.status != 200) return json(response.body);
+    const json call = api.Json(response)["choices"][0]["message"]["tool_calls"][0]["function"];
+    return json::parse(call["arguments"].get<std::string>());
+  };
+  const auto tool = [](const char* name, const char* properties, const char* more) {
+    return fmt::format(
+        R"({{"type":"function","function":{{"name":"{}","parameters":{{"type":"object","properties":{{{}}},"additionalProperties":false{}}}}}}})",
+        name, properties, more);
+  };
+  const auto named = [](const char* name) {
+    return fmt::format(R"({{"type":"function","function":{{"name":"{}"}}}})", name);
+  };
+  const char* required = R"("required")";
+  const std::string sibling =
+      tool("f", R"("a":{"enum":["p"]},"b":{"$ref":"#/properties/a"})", R"(,"required":["a","b"])");
+  EXPECT_EQ(arguments(sibling, required), json({{"a", "p"}, {"b", "p"}}));
+  const std::string itself =
+      tool("f", R"("leaf":{"const":1},"next":{"anyOf":[{"const":0},{"$ref":"#"}]})", R"(,"required":["leaf","next"])");
+  json node = arguments(itself, required);
+  while (node.is_object()) {
+    EXPECT_EQ(node["leaf"], 1) << node;
+    node = json(node["next"]);
+  }
+  EXPECT_EQ(node, 0);
+  const char* uses = R"("k":{"$ref":"#/$defs/K"})";
+  const std::string two = tool("f", uses, R"(,"required":["k"],"$defs":{"K":{"const":"first"}})") + "," +
+                          tool("g", uses, R"(,"required":["k"],"$defs":{"K":{"const":"second"}})");
+  EXPECT_EQ(arguments(two, named("f")), json({{"k", "first"}}));
+  EXPECT_EQ(arguments(two, named("g")), json({{"k", "second"}}));
+  EXPECT_TRUE(arguments(two, required)["k"].is_string());
+  const std::string literal = tool("f", R"("$ref":{"const":{"$ref":"#"}},"enum":{"$ref":"#/$defs/K"})",
+                                   R"(,"required":["$ref","enum"],"$defs":{"K":{"const":2}})");
+  EXPECT_EQ(arguments(literal, required), json({{"$ref", {{"$ref", "#"}}}, {"enum", 2}}));
+}
+
+// A call that is required is one whatever its schema allows, and arguments that can be no object are refused.
+TEST(Structured, ARequiredCallIsNeverPlainText) {
+  TestApi api;
+  const auto ask = [&](const char* parameters) {
+    return api.Post("/v1/chat/completions",
+                    Chat(fmt::format(R"(,"tools":[{{"type":"function","function":{{"name":"f","parameters":{}}}}}],)"
+                                     R"("tool_choice":"required")",
+                                     parameters)));
+  };
+  const std::pair<const char*, const char*> open[] = {
+      {R"({"const":7})", "7"}, {R"({"enum":["{}"]})", R"("{}")"}, {R"({"const":[1,null]})", "[1, null]"}};
+  for (const auto& [parameters, expected] : open) {
+    const json choice = api.Json(ask(parameters))["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], "tool_calls") << parameters;
+    EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], expected) << choice;
+  }
+  for (const char* parameters : {R"({"type":"string"})", R"({"type":["object","null"]})", R"({"type":1})"}) {
+    EXPECT_EQ(CodeOf(ask(parameters)), R"(400 "invalid_schema" "tools[0].function.parameters")") << parameters;
+  }
+}
+
 TEST(Structured, CallsThatTheModelChoosesToMake) {
   const std::string said =
       "Let me see.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": \"x\"}}\n</tool_call>";

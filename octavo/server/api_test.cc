@@ -41,11 +41,19 @@ TEST(Api, HealthModelsVersion) {
   EXPECT_EQ(first["max_model_len"], 4096);
   EXPECT_TRUE(first["created"].is_number_integer());
   for (const char* key : {"n_params", "size", "quantization"}) EXPECT_TRUE(first["meta"].contains(key)) << key;
+  EXPECT_EQ(first["meta"]["chat"], true);
   EXPECT_EQ(models["data"][1]["id"], "helper");
   EXPECT_EQ(models["data"][1]["parent"], "mock");
   EXPECT_EQ(api.Json(api.Get("/v1/models/helper"))["id"], "helper");
   EXPECT_EQ(ErrorOf(api.Get("/v1/models/other")), "404 not_found_error model_not_found model");
   EXPECT_TRUE(api.Json(api.Get("/version")).contains("version"));
+}
+
+// What the chat page asks before it offers a field.
+TEST(Api, AModelWithoutAChatTemplateSaysSo) {
+  TestApi api({}, ApiOptions());
+  EXPECT_EQ(api.Json(api.Get("/v1/models"))["data"][0]["meta"]["chat"], false);
+  EXPECT_EQ(api.Json(api.Get("/v1/models/mock"))["meta"]["chat"], false);
 }
 
 TEST(Api, UnknownPathsAndMethods) {
@@ -121,6 +129,31 @@ TEST(Api, LogprobsOfCompletionsAsTheHarnessReadsThem) {
   const json none = api.Json(api.Post("/v1/completions", R"({"prompt":"ab","max_tokens":0,"echo":true,"logprobs":0})"));
   EXPECT_EQ(none["choices"][0]["text"], "ab");
   EXPECT_EQ(none["choices"][0]["logprobs"]["tokens"].size(), none["usage"]["prompt_tokens"].get<size_t>());
+}
+
+// Offsets count characters of the text that is returned, and echo gives the prompt back as it was sent.
+TEST(Api, TextOffsetsAreThoseOfTheText) {
+  TestApi api;
+  const auto ask = [&](const std::string& body) { return api.Json(api.Post("/v1/completions", body))["choices"]; };
+  const json plain = ask(R"({"prompt":"aé😀","max_tokens":8,"logprobs":0,"n":2})");
+  EXPECT_EQ(plain[0]["text"], "aé😀a");
+  EXPECT_EQ(plain[0]["logprobs"]["text_offset"].dump(), "[0,1,1,2,2,2,2,3]");
+  const json echo = ask(R"({"prompt":"a<s>é","add_special_tokens":false,"max_tokens":1,"logprobs":0,"echo":true})");
+  EXPECT_EQ(echo[0]["text"], "a<s>éa");
+  EXPECT_EQ(echo[0]["logprobs"]["text_offset"].dump(), "[0,1,4,4,5]");
+  // Of ids: special tokens leave no text.
+  const std::string ids = R"({"prompt":[256,97,195,169,257,98],"max_tokens":2,"logprobs":0,"echo":true,"n":2)";
+  for (const json& choice : ask(ids + "}")) {
+    EXPECT_TRUE(choice["text"].get<std::string>().starts_with("aéb"));
+    EXPECT_EQ(choice["logprobs"]["text_offset"].dump().substr(0, 15), "[0,0,1,1,2,2,3,");
+  }
+  std::vector<json> offsets;
+  for (const json& chunk : TestApi::Chunks(api.Post("/v1/completions", ids + R"(,"stream":true})").body)) {
+    const json& choice = chunk["choices"][0];
+    if (choice["index"] != 0 || choice["logprobs"].is_null()) continue;
+    for (const json& offset : choice["logprobs"]["text_offset"]) offsets.push_back(offset);
+  }
+  EXPECT_EQ(json(offsets).dump(), "[0,0,1,1,2,2,3,4]");
 }
 
 TEST(Api, ChatGoesThroughTheTemplate) {
@@ -282,10 +315,62 @@ TEST(Api, WhatIsRefusedNamesTheField) {
   }
 }
 
+// What the engine refuses is said in the words of the request, in one line.
+TEST(Api, RefusalsOfTheEngineNameTheFieldThatWasSent) {
+  TestApi api;
+  const auto refused = [&](const std::string& path, const std::string& body) {
+    const HttpResponse response = api.Post(path, body);
+    const std::string message = json::parse(response.body)["error"]["message"];
+    for (const char* word : {"\n", "new_tokens", "samples", "max_target_length", "prompt='"}) {
+      EXPECT_EQ(message.find(word), std::string::npos) << message;
+    }
+    return ErrorOf(response);
+  };
+  const std::string exceeded = "400 invalid_request_error context_length_exceeded ";
+  const auto chat = [](size_t letters, const char* more) {
+    return fmt::format(R"({{"messages":[{{"role":"user","content":"{}"}}]{}}})", std::string(letters, 'x'), more);
+  };
+  EXPECT_EQ(refused("/v1/chat/completions", chat(5000, "")), exceeded + "messages");
+  EXPECT_EQ(refused("/v1/chat/completions", chat(9, R"(,"max_tokens":4090)")), exceeded + "max_tokens");
+  EXPECT_EQ(refused("/v1/chat/completions", chat(9, R"(,"max_completion_tokens":4090)")),
+            exceeded + "max_completion_tokens");
+  EXPECT_EQ(refused("/v1/completions", R"({"prompt":")" + std::string(5000, 'x') + "\"}"), exceeded + "prompt");
+  EXPECT_EQ(refused("/v1/completions", R"({"prompt":"x","max_tokens":3,"min_tokens":4})"),
+            "400 invalid_request_error invalid_value min_tokens");
+}
+
 TEST(Api, DeepJsonIsRefused) {
   TestApi api;
   const std::string deep(1000000, '[');
   EXPECT_EQ(ErrorOf(api.Post("/v1/completions", R"({"prompt":)" + deep)), "400 invalid_request_error - -");
+}
+
+// What would cost many times its size to read is refused before.
+TEST(Api, LargeRequestsAreRefusedEarly) {
+  TestApi api;
+  const auto list = [](std::string_view item, size_t count) {
+    std::string text;
+    for (size_t i = 0; i < count; ++i) text += (i > 0 ? "," : "") + std::string(item);
+    return text;
+  };
+  const HttpResponse values = api.Post("/v1/completions", R"({"prompt":[)" + list("1", 1100000) + "]}");
+  EXPECT_EQ(ErrorOf(values), "400 invalid_request_error - -");
+  EXPECT_NE(values.body.find("more than 1048576 values"), std::string::npos) << values.body;
+  const HttpResponse lists = api.Post("/v1/completions", R"({"prompt":[)" + list("[]", 140000) + "]}");
+  EXPECT_NE(lists.body.find("more than 131072 objects and lists"), std::string::npos) << lists.body;
+  // A byte is a token or part of one of the two special tokens here.
+  const std::string text(200000, 'x');
+  const HttpResponse prompt = api.Post("/v1/completions", R"({"prompt":")" + text + "\"}");
+  EXPECT_EQ(ErrorOf(prompt), "400 invalid_request_error context_length_exceeded prompt");
+  EXPECT_NE(prompt.body.find("a text of 200000 bytes, the 4096 tokens"), std::string::npos) << prompt.body;
+  EXPECT_EQ(ErrorOf(api.Post("/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + text + "\"}]}")),
+            "400 invalid_request_error context_length_exceeded messages");
+  const auto tokenize = [&](size_t bytes) {
+    return api.Post("/tokenize", R"({"content":")" + std::string(bytes, 'x') + "\"}");
+  };
+  EXPECT_EQ(tokenize(size_t{1} << 20).status, 200);
+  EXPECT_EQ(ErrorOf(tokenize((size_t{1} << 20) + 1)), "400 invalid_request_error invalid_value content");
+  EXPECT_EQ(ErrorOf(tokenize((size_t{4} << 20) + 1)), "413 invalid_request_error - content");
 }
 
 TEST(Api, FullQueueStoppingAndFaults) {
@@ -321,6 +406,25 @@ TEST(Api, FullQueueStoppingAndFaults) {
   const HttpResponse late = api.Post("/v1/completions", R"({"prompt":"ab"})");
   EXPECT_EQ(ErrorOf(late), "503 unavailable_error draining -");
   EXPECT_NE(FindHeader(late, "Retry-After"), nullptr);
+}
+
+// A list of prompts runs whole or not at all, and one that never could is no matter of waiting.
+TEST(Api, AListOfPromptsIsTakenWholeOrNotAtAll) {
+  engine::MockOptions mock;
+  mock.max_queue = 3;
+  TestApi api(mock);
+  const HttpResponse many = api.Post("/v1/completions", R"({"prompt":["a","b","c","d"],"max_tokens":2})");
+  EXPECT_EQ(ErrorOf(many), "400 invalid_request_error invalid_value prompt");
+  EXPECT_NE(many.body.find("4 prompts in one request, at most 3"), std::string::npos) << many.body;
+  api.service.Pause();
+  HttpRequest request{.method = "POST", .path = "/v1/completions", .body = R"({"prompt":["a","b"],"max_tokens":2})"};
+  const auto first = std::make_shared<FakeExchange>(request);
+  api.router.Answer(first);
+  EXPECT_EQ(ErrorOf(api.Post("/v1/completions", request.body)), "429 rate_limit_error queue_full -");
+  EXPECT_EQ(api.service.Stats().waiting, 2);
+  api.service.Resume();
+  EXPECT_EQ(first->Wait().status, 200);
+  EXPECT_EQ(api.service.Stats().finished, 2);
 }
 
 TEST(Api, AClientThatLeavesFreesItsSlot) {
@@ -360,8 +464,40 @@ TEST(Api, TokenRoutes) {
   EXPECT_EQ(ErrorOf(api.Post("/tokenize", R"({})")), "400 invalid_request_error invalid_value content");
 }
 
+TEST(Api, TokenRoutesNameWhatTheyIgnore) {
+  TestApi api;
+  ApiOptions options = TestApi::DefaultOptions();
+  options.strict_request = true;
+  TestApi strict({}, options);
+  const std::pair<const char*, const char*> routes[] = {
+      {"/tokenize", R"("content":"hi")"},
+      {"/tokenize", R"("messages":[{"role":"user","content":"x"}])"},
+      {"/detokenize", R"("tokens":[104])"},
+      {"/apply-template", R"("messages":[{"role":"user","content":"x"}])"}};
+  for (const auto& route : routes) {
+    const char *path = route.first, *fields = route.second;
+    const auto body = [&](const char* more) { return fmt::format("{{{}{}}}", fields, more); };
+    EXPECT_EQ(FindHeader(api.Post(path, body(R"(,"model":"mock")")), "x-octavo-ignored"), nullptr) << path;
+    const HttpResponse other = api.Post(path, body(R"(,"frob":1)"));
+    EXPECT_EQ(other.status, 200);
+    ASSERT_NE(FindHeader(other, "x-octavo-ignored"), nullptr) << path;
+    EXPECT_EQ(*FindHeader(other, "x-octavo-ignored"), "frob");
+    EXPECT_EQ(ErrorOf(strict.Post(path, body(R"(,"frob":1)"))), "400 invalid_request_error unknown_field frob");
+    EXPECT_EQ(ErrorOf(api.Post(path, body(R"(,"model":"gpt")"))), "404 not_found_error model_not_found model");
+  }
+}
+
 TEST(Api, MetricsCountWhatHappened) {
   TestApi api;
+  const std::string fresh = api.Get("/metrics").body;
+  for (const char* reason : {"stop", "length", "tool_calls", "cancelled", "error"}) {
+    const std::string line = fmt::format("octavo_request_success_total{{finished_reason=\"{}\"}} 0\n", reason);
+    EXPECT_NE(fresh.find(line), std::string::npos) << line;
+  }
+  for (const char* reason : {"queue_full", "draining", "invalid"}) {
+    const std::string line = fmt::format("octavo_request_rejected_total{{reason=\"{}\"}} 0\n", reason);
+    EXPECT_NE(fresh.find(line), std::string::npos) << line;
+  }
   api.Post("/v1/completions", R"({"prompt":"abc","max_tokens":5})");
   api.Post("/v1/completions", R"({"prompt":1})");
   const std::string text = api.Get("/metrics").body;

@@ -5,7 +5,7 @@
 
 #include "octavo/engine/validate.h"
 #include "octavo/server/api_error.h"
-#include "octavo/text/template_compare.h"
+#include "octavo/server/call_schema.h"
 #include "octavo/text/template_json.h"
 
 namespace octavo::server {
@@ -163,6 +163,12 @@ Tools ReadTools(Fields& fields) {
       if (parameters != nullptr && !parameters->is(Kind::kDict)) {
         ThrowInvalid(inner.NameOf("parameters"), "expected a JSON schema of an object");
       }
+      const Value* type = parameters == nullptr ? nullptr : parameters->dict().Find("type");
+      if (type != nullptr && !(type->is_string() && type->str() == "object")) {
+        const std::string where = inner.NameOf("parameters");
+        throw ApiError(400, "invalid_schema", where,
+                       fmt::format("{}.type: arguments are an object, expected \"object\"", where));
+      }
       tools.names.push_back(name);
       tools.parameters.push_back(parameters == nullptr ? Value::None() : *parameters);
     }
@@ -174,60 +180,15 @@ Tools ReadTools(Fields& fields) {
   return tools;
 }
 
-// Schemas made of pydantic's models keep definitions beside the rest; "#/$defs/…" looks for them at the root, so that
-// is where they go.
-void LiftDefinitions(const Value& parameters, DictObject& lifted) {
-  for (const char* key : {"$defs", "definitions"}) {
-    const Value* found = parameters.dict().Find(key);
-    if (found == nullptr || !found->is(Kind::kDict)) continue;
-    const Value* before = lifted.Find(key);
-    auto merged = std::make_shared<DictObject>();
-    if (before != nullptr) {
-      for (const auto& entry : before->dict().entries()) merged->Set(entry.first, entry.second);
-    }
-    for (const auto& entry : found->dict().entries()) {
-      const Value* same = merged->Find(entry.first);
-      if (same != nullptr && !text::jinja::Equal(*same, entry.second)) {
-        ThrowUnsupported("tools", fmt::format("two tools define different '{}'", entry.first.str()));
-      }
-      merged->Set(entry.first, entry.second);
-    }
-    lifted.Set(key, Value::Dict(merged));
-  }
-}
-
-// {"name": one of them, "arguments": what it takes}.
-std::string CallSchema(const Tools& tools) {
-  std::vector<Value> forms;
-  DictObject root;
-  const auto text = [](std::string_view value) { return Value::String(value, text::jinja::kFromUser); };
-  const auto object = [](std::initializer_list<std::pair<std::string_view, Value>> entries) {
-    auto made = std::make_shared<DictObject>();
-    for (const auto& entry : entries) made->Set(entry.first, entry.second);
-    return Value::Dict(made);
-  };
+// What a call that must be made may call.
+std::vector<CallableTool> Callable(const Tools& tools) {
+  std::vector<CallableTool> callable;
   for (size_t i = 0; i < tools.names.size(); ++i) {
-    if (!tools.chosen.empty() && tools.chosen != tools.names[i]) continue;
-    Value arguments =
-        object({{"type", text("object")}, {"properties", object({})}, {"additionalProperties", Value::Bool(false)}});
-    if (tools.parameters[i].is(Kind::kDict) && tools.parameters[i].dict().size() > 0) {
-      LiftDefinitions(tools.parameters[i], root);
-      auto rest = std::make_shared<DictObject>();
-      for (const auto& entry : tools.parameters[i].dict().entries()) {
-        if (entry.first.str() != "$defs" && entry.first.str() != "definitions") rest->Set(entry.first, entry.second);
-      }
-      arguments = Value::Dict(rest);
+    if (tools.chosen.empty() || tools.chosen == tools.names[i]) {
+      callable.push_back({.name = tools.names[i], .parameters = tools.parameters[i]});
     }
-    forms.push_back(
-        object({{"type", text("object")},
-                {"properties", object({{"name", object({{"const", text(tools.names[i])}})}, {"arguments", arguments}})},
-                {"required", Value::List({text("name"), text("arguments")})},
-                {"additionalProperties", Value::Bool(false)}}));
   }
-  auto schema = std::make_shared<DictObject>();
-  for (const auto& entry : root.entries()) schema->Set(entry.first, entry.second);
-  schema->Set("anyOf", Value::List(std::move(forms)));
-  return ToJsonText(Value::Dict(schema));
+  return callable;
 }
 
 text::TemplateVariables ReadVariables(Fields& fields, const LoadedTemplate& chat, const ModelContext& context) {
@@ -323,7 +284,7 @@ GenerationRequest ReadChatRequest(const JsonValue& body, const ModelContext& con
   ReadResponseFormat(fields, context, request);
   if (tools.choice == ToolChoice::kRequired) {
     if (request.base.constraint != nullptr) ThrowUnsupported("response_format", "together with a required tool call");
-    request.base.constraint = context.Constraint("tools", CallSchema(tools));
+    request.base.constraint = context.Constraint("tools", CallSchema(Callable(tools)));
     request.form.only_call = true;
   }
   if (tools.choice == ToolChoice::kAuto && chat.tools == ToolForm::kNone) {
@@ -337,6 +298,7 @@ GenerationRequest ReadChatRequest(const JsonValue& body, const ModelContext& con
     if (chat.tools == ToolForm::kMistral) request.form.tool_token = context.tokenizer().Find("[TOOL_CALLS]");
   }
   const text::Rendered rendered = Render(fields, context, tools, chat);
+  context.RequireFits("messages", rendered.text.size(), request.model.context_length);
   const std::vector<text::TextPiece> pieces = rendered.Pieces();
   request.prompts.push_back(context.tokenizer().Encode(pieces, false));
   if (request.prompts[0].empty()) ThrowInvalid("messages", "the chat template made an empty prompt of them");
@@ -348,6 +310,7 @@ GenerationRequest ReadChatRequest(const JsonValue& body, const ModelContext& con
   const int64_t usual = context.options().default_max_tokens;
   const int64_t otherwise = usual > 0 ? std::min(usual, room) : room;
   const int64_t older = fields.Int("max_tokens", otherwise, 1, context_length);
+  if (fields.Has("max_completion_tokens")) request.limit_field = "max_completion_tokens";
   request.base.max_new_tokens = fields.Int("max_completion_tokens", older, 1, context_length);
   FinishFields(fields, context, request);
   return request;

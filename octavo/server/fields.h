@@ -15,7 +15,7 @@ namespace octavo::server {
 
 using JsonValue = text::jinja::Value;
 
-// The body of a request: an object, strictly read (depth at most 64, no key twice, nothing after it). Throws ApiError.
+// The body of a request: an object, strictly read (bounded, no key twice, nothing after it). Throws ApiError.
 JsonValue ParseBody(std::string_view body);
 
 // The value as JSON text.

@@ -5,7 +5,9 @@
 #include <iterator>
 #include <random>
 
+#include "octavo/engine/output_text.h"
 #include "octavo/server/api_error.h"
+#include "octavo/text/unicode.h"
 
 namespace octavo::server {
 namespace {
@@ -38,6 +40,11 @@ Generation::Generation(const ModelContext& context, Metrics& metrics, std::share
     choice.last_event = start_;
     if (request_.chat) choice.parser = std::make_unique<OutputParser>(request_.form);
   }
+  for (size_t i = 0; request_.logprobs && !request_.chat && i < choices_.size(); ++i) {
+    const size_t prompt = PromptOf(i);
+    choices_[i].decoder = engine::ContinueText(context_.tokenizer(), request_.prompts[prompt]);
+    if (request_.echo) choices_[i].text_offset = text::CountChars(request_.echoed[prompt].text);
+  }
   left_ = request_.prompts.size();
 }
 
@@ -65,30 +72,21 @@ void Generation::Begin() {
 
 void Generation::Submit() {
   const auto self = shared_from_this();
-  try {
-    for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
-      engine::Request one = request_.base;
-      one.prompt = request_.prompts[prompt];
-      submitted_.push_back(context_.service().Submit(
-          std::move(one),
-          {.on_event = [self, prompt](engine::Event&& event) { self->Push(prompt, std::move(event)); },
-           .on_done = [self, prompt](const engine::Outcome& outcome) { self->Push(prompt, outcome); }}));
-    }
-  } catch (...) {
-    {
-      const std::lock_guard lock(mutex_);
-      refused_ = true;
-    }
-    CancelAll();
-    throw;
+  std::vector<engine::Submission> all;
+  for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
+    engine::Submission& one = all.emplace_back();
+    one.request = request_.base;
+    one.request.prompt = request_.prompts[prompt];
+    one.listener = {.on_event = [self, prompt](engine::Event&& event) { self->Push(prompt, std::move(event)); },
+                    .on_done = [self, prompt](const engine::Outcome& outcome) { self->Push(prompt, outcome); }};
   }
+  submitted_ = context_.service().SubmitAll(std::move(all));
 }
 
 // On the engine's thread.
 void Generation::Push(size_t prompt, std::variant<engine::Event, engine::Outcome> what) {
   {
     const std::lock_guard lock(mutex_);
-    if (refused_) return;
     said_.emplace_back(prompt, std::move(what));
     if (posted_) return;
     posted_ = true;

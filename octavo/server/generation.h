@@ -16,6 +16,7 @@
 #include "octavo/server/http.h"
 #include "octavo/server/json_writer.h"
 #include "octavo/server/metrics.h"
+#include "octavo/text/stream_decoder.h"
 
 namespace octavo::server {
 
@@ -39,7 +40,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<int32_t> tokens;
     std::vector<engine::TokenLogprob> logprobs, prompt;
     std::optional<engine::Finish> finish;
-    size_t text_offset = 0;  // characters before the next token, for text_offset
+    // With logprobs of completions: characters of the answer's text before the next token, and what counts them.
+    size_t text_offset = 0;
+    std::optional<text::StreamDecoder> decoder;
     bool first = true;
     std::chrono::steady_clock::time_point last_event;
   };
@@ -67,9 +70,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void WriteToolCalls(JsonWriter& json, const std::vector<ToolCall>& calls, size_t index, size_t first,
                       bool with_index) const;
   void WriteChatLogprobs(JsonWriter& json, const std::vector<engine::TokenLogprob>& logprobs) const;
-  void WriteTextLogprobs(JsonWriter& json, Choice& choice, const std::vector<engine::TokenLogprob>& prompt,
-                         const std::vector<engine::TokenLogprob>& logprobs) const;
-  std::string PromptText(size_t prompt) const;
+  void WriteTextLogprobs(JsonWriter& json, size_t index, const std::vector<engine::TokenLogprob>& prompt,
+                         const std::vector<engine::TokenLogprob>& logprobs);
+  size_t PromptOf(size_t index) const { return index / static_cast<size_t>(request_.base.samples); }
 
   const ModelContext& context_;
   Metrics& metrics_;
@@ -84,7 +87,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::mutex mutex_;
   std::vector<Item> said_;
   bool posted_ = false;
-  bool refused_ = false;
 
   // Network thread.
   std::vector<Choice> choices_;

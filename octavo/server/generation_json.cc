@@ -55,8 +55,9 @@ void Generation::WriteChatLogprobs(JsonWriter& json, const std::vector<engine::T
   json.EndArray().Key("refusal").Null().EndObject();
 }
 
-void Generation::WriteTextLogprobs(JsonWriter& json, Choice& choice, const std::vector<engine::TokenLogprob>& prompt,
-                                   const std::vector<engine::TokenLogprob>& logprobs) const {
+void Generation::WriteTextLogprobs(JsonWriter& json, size_t index, const std::vector<engine::TokenLogprob>& prompt,
+                                   const std::vector<engine::TokenLogprob>& logprobs) {
+  Choice& choice = choices_[index];
   std::vector<std::string> names;
   JsonWriter values, tops, offsets;
   values.BeginArray();
@@ -64,8 +65,6 @@ void Generation::WriteTextLogprobs(JsonWriter& json, Choice& choice, const std::
   offsets.BeginArray();
   const auto write = [&](const engine::TokenLogprob& one, bool known) {
     names.push_back(context_.TokenBytes(one.token));
-    offsets.Int(static_cast<int64_t>(choice.text_offset));
-    choice.text_offset += text::CountChars(text::ReplaceInvalidUtf8(names.back()));
     if (!known) {
       values.Null();
       tops.Null();
@@ -80,18 +79,22 @@ void Generation::WriteTextLogprobs(JsonWriter& json, Choice& choice, const std::
     }
     tops.EndObject();
   };
-  for (size_t i = 0; i < prompt.size(); ++i) write(prompt[i], i > 0);
-  for (const engine::TokenLogprob& one : logprobs) write(one, true);
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    write(prompt[i], i > 0);
+    offsets.Int(request_.echoed[PromptOf(index)].offsets[i]);
+  }
+  for (const engine::TokenLogprob& one : logprobs) {
+    write(one, true);
+    // A part of a character begins where the character does: the decoder gives it when it is whole.
+    offsets.Int(static_cast<int64_t>(choice.text_offset));
+    choice.text_offset += text::CountChars(choice.decoder->Push(one.token));
+  }
   json.Key("logprobs").BeginObject().Key("tokens").BeginArray();
   for (const std::string& name : names) json.String(name);
   json.EndArray();
   json.Key("token_logprobs").Raw(values.EndArray().text());
   json.Key("top_logprobs").Raw(tops.EndArray().text());
   json.Key("text_offset").Raw(offsets.EndArray().text()).EndObject();
-}
-
-std::string Generation::PromptText(size_t prompt) const {
-  return context_.tokenizer().Decode(request_.prompts[prompt], {.skip_special = true, .skip_unknown_ids = true});
 }
 
 void Generation::WriteMessage(JsonWriter& json, const Choice& choice, size_t index) const {
@@ -117,12 +120,12 @@ void Generation::SendWhole() {
   json.Key("choices").BeginArray();
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
-    const size_t prompt = i / static_cast<size_t>(request_.base.samples);
+    const size_t prompt = PromptOf(i);
     json.BeginObject().Field("index", static_cast<int64_t>(i));
     if (request_.chat) {
       WriteMessage(json, choice, i);
     } else {
-      json.Field("text", request_.echo ? PromptText(prompt) + choice.text : choice.text);
+      json.Field("text", request_.echo ? request_.echoed[prompt].text + choice.text : choice.text);
     }
     if (!request_.logprobs) {
       json.Key("logprobs").Null();
@@ -130,8 +133,7 @@ void Generation::SendWhole() {
       WriteChatLogprobs(json, choice.logprobs);
     } else {
       // The engine scores a prompt once for all its samples.
-      WriteTextLogprobs(json, choice, choices_[prompt * static_cast<size_t>(request_.base.samples)].prompt,
-                        choice.logprobs);
+      WriteTextLogprobs(json, i, choices_[prompt * static_cast<size_t>(request_.base.samples)].prompt, choice.logprobs);
     }
     json.Field("finish_reason", ReasonOf(choice));
     if (request_.return_token_ids) {
@@ -167,7 +169,7 @@ void Generation::Stream(size_t index, const OutputDelta& delta, const engine::Ev
     } else if (request_.chat) {
       WriteChatLogprobs(json, event.logprobs);
     } else {
-      WriteTextLogprobs(json, choice, event.prompt, event.logprobs);
+      WriteTextLogprobs(json, index, event.prompt, event.logprobs);
     }
     json.Key("finish_reason").Null();
     if (request_.return_token_ids && with_logprobs) {
@@ -195,8 +197,7 @@ void Generation::Stream(size_t index, const OutputDelta& delta, const engine::Ev
           },
           false);
     } else if (request_.echo) {
-      const std::string text = PromptText(index / static_cast<size_t>(request_.base.samples));
-      chunk([&](JsonWriter& json) { json.Field("text", text); }, false);
+      chunk([&](JsonWriter& json) { json.Field("text", request_.echoed[PromptOf(index)].text); }, false);
     }
   }
   const bool has_logprobs = request_.logprobs && (!event.logprobs.empty() || !event.prompt.empty());

@@ -7,6 +7,8 @@
 
 #include "octavo/engine/validate.h"
 #include "octavo/server/api_error.h"
+#include "octavo/text/stream_decoder.h"
+#include "octavo/text/unicode.h"
 
 namespace octavo::server {
 namespace {
@@ -83,12 +85,46 @@ void ReadSampling(Fields& fields, const ModelContext& context, GenerationRequest
   ReadLogitBias(fields, request.model.vocabulary_size, sampling);
 }
 
+// Where each token begins in the text that the ids make; a part of a character begins where the character does.
+EchoedPrompt EchoIds(const text::Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  EchoedPrompt echoed;
+  text::StreamDecoder decoder(tokenizer, {.skip_special = true, .skip_unknown_ids = true});
+  int64_t characters = 0;
+  for (const int32_t id : ids) {
+    echoed.offsets.push_back(characters);
+    const std::string piece = decoder.Push(id);
+    characters += static_cast<int64_t>(text::CountChars(piece));
+    echoed.text += piece;
+  }
+  echoed.text += decoder.Finish();
+  return echoed;
+}
+
+EchoedPrompt EchoText(std::string_view text, const text::Encoding& encoding) {
+  EchoedPrompt echoed{.text = std::string(text), .offsets = {}};
+  int64_t characters = 0;  // tokens that were added to the text have no place in it
+  for (const text::Span& span : encoding.chars) {
+    characters = std::max<int64_t>(characters, span.begin);
+    echoed.offsets.push_back(characters);
+  }
+  return echoed;
+}
+
 // One prompt: a text or token ids.
-std::vector<int32_t> ReadPrompt(const JsonValue& value, const ModelContext& context, int64_t vocabulary,
-                                const text::EncodeOptions& options) {
+std::vector<int32_t> ReadPrompt(const JsonValue& value, const ModelContext& context, const text::EncodeOptions& options,
+                                GenerationRequest& request) {
+  const engine::ModelInfo& model = request.model;
   std::vector<int32_t> ids;
   if (value.is_string()) {
-    ids = context.tokenizer().Encode(value.str(), options);
+    context.RequireFits("prompt", value.str().size(), model.context_length);
+    if (request.echo && request.logprobs) {
+      text::Encoding encoding = context.tokenizer().EncodeWithOffsets(value.str(), options);
+      request.echoed.push_back(EchoText(value.str(), encoding));
+      ids = std::move(encoding.ids);
+    } else {
+      ids = context.tokenizer().Encode(value.str(), options);
+      if (request.echo) request.echoed.push_back({.text = std::string(value.str()), .offsets = {}});
+    }
     // Some tokenizers put an end behind every text; a prompt is to be continued.
     const std::optional<int32_t> end = context.tokenizer().roles().eos;
     if (options.add_special && end && ids.size() > 1 && ids.back() == *end &&
@@ -99,11 +135,12 @@ std::vector<int32_t> ReadPrompt(const JsonValue& value, const ModelContext& cont
   }
   for (const JsonValue& item : value.items()) {
     const std::optional<int64_t> id = AsInt(item);
-    if (!id || *id < 0 || *id >= vocabulary) {
-      ThrowInvalid("prompt", fmt::format("a token id is a whole number from 0 to {}", vocabulary - 1));
+    if (!id || *id < 0 || *id >= model.vocabulary_size) {
+      ThrowInvalid("prompt", fmt::format("a token id is a whole number from 0 to {}", model.vocabulary_size - 1));
     }
     ids.push_back(static_cast<int32_t>(*id));
   }
+  if (request.echo) request.echoed.push_back(EchoIds(context.tokenizer(), ids));
   return ids;
 }
 
@@ -114,19 +151,18 @@ void ReadPrompts(Fields& fields, const ModelContext& context, GenerationRequest&
   constexpr std::string_view kForms =
       "expected a string, a list of strings, a list of token ids or a list of such lists";
   if (prompt == nullptr) ThrowInvalid("prompt", kForms);
-  const int64_t vocabulary = request.model.vocabulary_size;
   const bool list = prompt->is(Kind::kList);
   if (!list && !prompt->is_string()) ThrowInvalid("prompt", kForms);
   if (list && prompt->items().empty()) ThrowInvalid("prompt", "the list is empty");
   if (!list || prompt->items()[0].is_integral()) {
-    request.prompts.push_back(ReadPrompt(*prompt, context, vocabulary, options));
+    request.prompts.push_back(ReadPrompt(*prompt, context, options, request));
   } else {
     if (prompt->items().size() > kMostPrompts) {
       ThrowInvalid("prompt", fmt::format("{} prompts, at most {} are taken", prompt->items().size(), kMostPrompts));
     }
     for (const JsonValue& item : prompt->items()) {
       if (!item.is_string() && !item.is(Kind::kList)) ThrowInvalid("prompt", kForms);
-      request.prompts.push_back(ReadPrompt(item, context, vocabulary, options));
+      request.prompts.push_back(ReadPrompt(item, context, options, request));
     }
   }
   for (const std::vector<int32_t>& ids : request.prompts) {
@@ -193,10 +229,13 @@ void FinishFields(const Fields& fields, const ModelContext& context, GenerationR
     ThrowUnsupported(request.base.ignore_eos ? "ignore_eos" : "min_tokens",
                      "not together with response_format or a required tool, which say where the answer ends");
   }
-  if (context.options().strict_request && !request.ignored.empty()) {
-    throw ApiError(400, "unknown_field", request.ignored[0],
-                   fmt::format("unknown field '{}' (the server runs with strict_request=true)", request.ignored[0]));
-  }
+  RefuseIgnored(request.ignored, context);
+}
+
+void RefuseIgnored(const std::vector<std::string>& names, const ModelContext& context) {
+  if (!context.options().strict_request || names.empty()) return;
+  throw ApiError(400, "unknown_field", names[0],
+                 fmt::format("unknown field '{}' (the server runs with strict_request=true)", names[0]));
 }
 
 std::string IgnoredHeader(const std::vector<std::string>& names) {

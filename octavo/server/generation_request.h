@@ -13,13 +13,21 @@
 
 namespace octavo::server {
 
+// A prompt as an answer with echo gives it back.
+struct EchoedPrompt {
+  std::string text;              // the text that was sent, or that of the token ids
+  std::vector<int64_t> offsets;  // of each token: characters of the text before it; only with logprobs
+};
+
 struct GenerationRequest {
   engine::ModelInfo model;
   engine::Request base;                       // of each prompt, but for the prompt itself
   std::vector<std::vector<int32_t>> prompts;  // one for chat
   bool chat = false;
+  std::string limit_field = "max_tokens";  // the one that says how many tokens to generate
   bool stream = false, include_usage = false;
-  bool echo = false;  // completions: the answer begins with the prompt
+  bool echo = false;                 // completions: the answer begins with the prompt
+  std::vector<EchoedPrompt> echoed;  // one for each prompt then
   bool logprobs = false;
   bool return_token_ids = false;
   OutputForm form;                   // chat
@@ -35,6 +43,9 @@ void ReadResponseFormat(Fields& fields, const ModelContext& context, GenerationR
 
 // What was sent and not read becomes `ignored`, or an error if the server is strict.
 void FinishFields(const Fields& fields, const ModelContext& context, GenerationRequest& request);
+
+// Throws ApiError when the server is strict and there are any.
+void RefuseIgnored(const std::vector<std::string>& names, const ModelContext& context);
 
 // The names as the value of x-octavo-ignored: clients chose them, so only plain characters pass, and not many of them.
 std::string IgnoredHeader(const std::vector<std::string>& names);

@@ -104,6 +104,17 @@ std::optional<std::string> DecodePercent(std::string_view text) {
   return result;
 }
 
+std::string LocalTarget(std::string target, std::string_view host) {
+  constexpr std::string_view kScheme = "http://";
+  if (!host.empty() && EqualIgnoringCase(std::string_view(target).substr(0, kScheme.size()), kScheme)) {
+    const size_t end = std::min(target.find_first_of("/?", kScheme.size()), target.size());
+    if (!EqualIgnoringCase(std::string_view(target).substr(kScheme.size(), end - kScheme.size()), host)) return "";
+    target.erase(0, end);
+    if (!target.starts_with('/')) target.insert(0, "/");
+  }
+  return target.starts_with('/') ? target : "";
+}
+
 std::string ResponseHead(const HttpResponse& response, const Headers& extra, int64_t length, bool chunked, bool close) {
   std::string head = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\nServer: octavo\r\n", response.status,
                                  StatusText(response.status), HttpDate());

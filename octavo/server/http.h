@@ -82,6 +82,10 @@ std::string ResponseHead(const HttpResponse& response, const Headers& extra, int
 // Decodes %XX; nothing when a percent sign is not followed by two digits or a NUL comes out.
 std::optional<std::string> DecodePercent(std::string_view text);
 
+// The path and query of a target: "/health", or the form that proxies are sent, "http://localhost/health", if it names
+// the host. Empty for anything else.
+std::string LocalTarget(std::string target, std::string_view host);
+
 // Equal but for the case of ASCII letters.
 bool EqualIgnoringCase(std::string_view a, std::string_view b);
 

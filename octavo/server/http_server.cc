@@ -2,6 +2,7 @@
 // Beast parses requests; answers are written by hand, they are simple.
 #include "octavo/server/http_server.h"
 
+#include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <unistd.h>
@@ -42,6 +43,7 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr size_t kReadBytes = 4096;
 constexpr std::string_view kCrowded = "too many large requests at once";
+constexpr size_t kLargeBody = size_t{1} << 20;
 constexpr double kLingerSeconds = 2;
 constexpr size_t kLingerBytes = size_t{4} << 20;
 
@@ -98,6 +100,7 @@ struct HttpServer::Core : std::enable_shared_from_this<HttpServer::Core> {
   std::function<void(int)> on_signal;
   int signal_count = 0;
   int bound_port = 0;
+  std::atomic<bool> ending{false};  // each connection ends with its next answer
   bool closing = false;
   std::set<Connection*> connections;  // network thread
   std::map<std::string, int> per_address;
@@ -347,11 +350,14 @@ std::string Connection::ReadHead() {
   if (encodings == 1 && (lengths > 0 || !request_.chunks_known)) {
     return "Content-Length and Transfer-Encoding together, or chunks in HTTP/1.0";
   }
-  if (lengths > 1) return "Content-Length is given twice";
+  if (lengths > 1 || (lengths == 1 && message[http::field::content_length].find(',') != std::string_view::npos)) {
+    return "Content-Length is given twice";
+  }
   if (hosts > 1 || (hosts == 0 && request_.chunks_known)) return "exactly one Host header is expected";
   if (keys > 1 || origins > 1) return "Authorization or Origin is given twice";
-  const std::string target(message.target());
-  if (!target.starts_with('/')) return "the target of a request begins with /";
+  const std::string* host = request_.Find("host");
+  const std::string target = LocalTarget(std::string(message.target()), host != nullptr ? *host : "");
+  if (target.empty()) return "the target of a request begins with / or with http:// and the host of the Host header";
   const size_t question = target.find('?');
   const std::optional<std::string> path = DecodePercent(target.substr(0, question));
   if (!path) return "the path has a percent sign without two hexadecimal digits";
@@ -369,6 +375,11 @@ void Connection::OnHeader(Failure failure) {
   extra_ = core_->handler.ExtraHeaders(request_);
   if (std::ssize(request_.headers) > core_->options.headers) {
     return Refuse(431, fmt::format("more than {} headers", core_->options.headers));
+  }
+  for (const auto& header : request_.headers) {
+    if (EqualIgnoringCase(header.first, "content-encoding") && !EqualIgnoringCase(header.second, "identity")) {
+      return Refuse(415, "a body is taken as it is, without a Content-Encoding");
+    }
   }
   const std::string* expect = request_.Find("expect");
   if (expect != nullptr && !EqualIgnoringCase(*expect, "100-continue")) {
@@ -435,19 +446,23 @@ void Connection::Ready() {
   request_.body = std::move(parser_->get().body());
   parser_.reset();
   const bool quick = core_->handler.IsQuick(request_);
-  const auto exchange =
+  const bool large = request_.body.size() > kLargeBody;
+  auto exchange =
       std::make_shared<ConnectionExchange>(shared_from_this(), serial_, std::move(request_), std::move(held_));
   request_ = HttpRequest{};
   Watch();
-  const auto answer = [core = core_, exchange] {
+  auto answer = [core = core_, exchange = std::move(exchange), quick, large]() mutable {
     try {
       core->handler.Answer(exchange);
     } catch (const std::exception& error) {
       exchange->Send(core->handler.Refuse(500, error.what()));
     }
+    exchange.reset();
+    // Reading a large body leaves many times its size in small blocks, which the allocator would keep for ever.
+    if (large && !quick) malloc_trim(0);
   };
   if (quick) return answer();
-  asio::post(core_->workers, answer);
+  asio::post(core_->workers, std::move(answer));
 }
 
 // Reads ahead while the answer is made: that is how a client that leaves is noticed. Bytes of a next request wait.
@@ -466,7 +481,7 @@ void Connection::Watch() {
 
 void Connection::Send(uint64_t serial, const HttpResponse& response) {
   if (!Current(serial) || streaming_) return;
-  keep_ = keep_ && !response.close;
+  keep_ = keep_ && !response.close && !core_->ending;
   Append(ResponseHead(response, extra_, std::ssize(response.body), false, !keep_));
   if (!head_only_ && response.status != 204 && response.status != 304) Append(response.body);
   finished_ = true;
@@ -476,7 +491,7 @@ void Connection::Send(uint64_t serial, const HttpResponse& response) {
 void Connection::Start(uint64_t serial, const HttpResponse& head) {
   if (!Current(serial) || streaming_) return;
   streaming_ = true;
-  keep_ = keep_ && !head.close && chunks_known_;
+  keep_ = keep_ && !head.close && !core_->ending && chunks_known_;
   Append(ResponseHead(head, extra_, -1, chunks_known_, !keep_));
   if (!head.body.empty()) Write(serial, head.body);
   Flush();
@@ -736,6 +751,8 @@ std::string HttpServer::url() const {
 int64_t HttpServer::connections() const { return core_->connection_count; }
 
 void HttpServer::Run() { core_->io.run(); }
+
+void HttpServer::EndWithNextAnswers() { core_->ending = true; }
 
 void HttpServer::Close() {
   core_->PostWork([core = core_] {

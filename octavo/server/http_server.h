@@ -51,6 +51,8 @@ class HttpServer {
 
   // Serves on the calling thread until Close has let the last connection end, or Stop.
   void Run();
+  // Any thread: from now on answers say Connection: close. New connections are still taken.
+  void EndWithNextAnswers();
   // Any thread: no new connections or requests; answers that have begun are finished.
   void Close();
   // Any thread: every connection is cut, now.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
 
 #include "octavo/server/server_test_support.h"
 
@@ -27,6 +28,11 @@ class EchoHandler : public HttpHandler {
     ++asked;
     const HttpRequest& request = exchange->request();
     if (request.path == "/drop") return;
+    if (request.path == "/slow" && request.body.size() > (size_t{1} << 20)) {
+      std::vector<std::unique_ptr<std::string>> blocks;
+      for (int i = 0; i < 400000; ++i) blocks.push_back(std::make_unique<std::string>(100, 'x'));
+      kept = std::move(blocks.back());  // the last one: what is below stays with the allocator
+    }
     if (request.path == "/throw") throw std::runtime_error("broken");
     if (request.path == "/never") {
       exchange->OnClosed([this, exchange] { ++closed; });
@@ -52,6 +58,7 @@ class EchoHandler : public HttpHandler {
     return {.status = status, .content_type = "text/plain", .body = std::string(reason)};
   }
   std::atomic<int> admitted{0}, asked{0}, closed{0};
+  std::unique_ptr<std::string> kept;
 };
 
 // The status of the one answer to `text`; 0 when the connection ends without.
@@ -88,6 +95,12 @@ TEST(HttpServer, AnswersAndKeepsTheConnection) {
   EXPECT_TRUE(client.ReadAnswer().ends_with("POST /slow  10 0123456789"));
   client.Send("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
   EXPECT_TRUE(client.ReadAnswer().ends_with("POST /x  5 abcde"));
+  client.Send(PostText("/x", "abc", "Content-Encoding: identity\r\n"));
+  EXPECT_TRUE(client.ReadAnswer().ends_with("POST /x  3 abc"));
+  client.Send("GET http://A:1/x?y=1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+  EXPECT_TRUE(client.ReadAnswer().ends_with("GET /x y=1 0 "));
+  client.Send("GET HTTP://a?y=1 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_TRUE(client.ReadAnswer().ends_with("GET / y=1 0 "));
   client.Send("HEAD /x HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_TRUE(client.ReadUntil("\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
   client.Send("GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -152,7 +165,13 @@ TEST(HttpServer, MalformedAndSmuggledRequestsAreRefused) {
       {with("Origin: http://a\r\nX: 1\r\norigin: http://b\r\n"), 400},
       {"GET /x HTTP/1.1\r\n\r\n", 400},
       {"GET x HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-      {"GET http://a/x HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+      {"GET http://a/x HTTP/1.1\r\nHost: b\r\n\r\n", 400},
+      {"GET http://a/x HTTP/1.0\r\n\r\n", 400},
+      {"GET http://a@b/x HTTP/1.1\r\nHost: b\r\n\r\n", 400},
+      {"GET ftp://a/x HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+      {with("Content-Length: 3, 3\r\n", "abc"), 400},
+      {with("Content-Encoding: gzip\r\nContent-Length: 3\r\n", "abc"), 415},
+      {with("Content-Encoding: identity\r\nContent-Encoding: br\r\nContent-Length: 3\r\n", "abc"), 415},
       {"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400},
       {"GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
       {"GET /x HTTP/9.9\r\nHost: a\r\n\r\n", 400},
@@ -182,6 +201,30 @@ TEST(HttpServer, TheBodyOfARefusedRequestIsNotRead) {
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 401")) << answer;
   EXPECT_NE(answer.find("Connection: close"), std::string::npos);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+size_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// What a worker took for a large request goes back to the system.
+TEST(HttpServer, ALargeRequestLeavesNoMemoryBehind) {
+  EchoHandler handler;
+  HttpOptions options = AnyPort();
+  options.workers = 1;
+  TestServer server(handler, options);
+  RawClient client(server->port());
+  const size_t before = ResidentBytes();
+  client.Send(PostText("/slow", std::string(size_t{2} << 20, 'x')));
+  EXPECT_TRUE(client.ReadAnswer().starts_with("HTTP/1.1 200"));
+  client.Send(PostText("/slow", "x"));  // the worker is done with the first
+  EXPECT_TRUE(client.ReadAnswer().starts_with("HTTP/1.1 200"));
+  EXPECT_LT(ResidentBytes(), before + (size_t{24} << 20));
+}
+#endif
 
 TEST(HttpServer, SaysContinueToThoseWhoWait) {
   EchoHandler handler;
@@ -321,6 +364,19 @@ TEST(HttpServer, ThoseWhoDribbleCannotKeepOthersOut) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(StatusOf(server->port(), kGet), 200);
   EXPECT_EQ(slow[0]->ReadAll(), "");  // the one that was there longest
   EXPECT_EQ(handler.closed, 0);
+}
+
+TEST(HttpServer, AnswersOfAServerThatEndsEndTheirConnection) {
+  EchoHandler handler;
+  TestServer server(handler, AnyPort());
+  RawClient client(server->port()), next(server->port());
+  client.Send(kGet);
+  EXPECT_NE(client.ReadAnswer().find("Connection: keep-alive\r\n"), std::string::npos);
+  server->EndWithNextAnswers();
+  client.Send(kGet);
+  EXPECT_NE(client.ReadAll().find("Connection: close\r\n"), std::string::npos);
+  next.Send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(next.ReadAll().find("Connection: close\r\n"), std::string::npos);
 }
 
 TEST(HttpServer, ClosingFinishesWhatHasBegun) {

@@ -46,7 +46,10 @@ class Metrics {
   std::string RenderJetStream(const engine::ServiceStats& stats) const;
 
   mutable std::mutex mutex_;
-  std::map<std::string, int64_t, std::less<>> finished_, rejected_;
+  // Series that are there from the start: a rate over one that appears with its first count misses that count.
+  std::map<std::string, int64_t, std::less<>> finished_ = {
+      {"stop", 0}, {"length", 0}, {"tool_calls", 0}, {"cancelled", 0}, {"error", 0}};
+  std::map<std::string, int64_t, std::less<>> rejected_ = {{"queue_full", 0}, {"draining", 0}, {"invalid", 0}};
   Histogram first_token_, token_gap_, whole_, queue_, prefill_, prefill_token_, decode_, prompt_tokens_,
       generated_tokens_;
   double startup_seconds_ = 0;

@@ -13,6 +13,9 @@ namespace {
 constexpr size_t kMostSchemas = 64;
 constexpr size_t kMostSchemaBytes = size_t{1} << 20;
 
+// Of blanks and the like that a tokenizer may drop.
+constexpr size_t kSlackBytes = size_t{64} << 10;
+
 bool Holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 }  // namespace
@@ -30,6 +33,11 @@ ModelContext::ModelContext(engine::Service& service, ApiOptions options)
     vocabulary_ = text::VocabularyBytes::Make(tokenizer());
   } catch (const Error& error) {
     vocabulary_error_ = error.message();
+    return;
+  }
+  longest_token_ = vocabulary_->longest();
+  for (int32_t id = 0; id < tokenizer().vocabulary_size(); ++id) {
+    if (tokenizer().IsSpecial(id)) longest_token_ = std::max(longest_token_, tokenizer().Token(id).value_or("").size());
   }
 }
 
@@ -88,6 +96,14 @@ std::shared_ptr<const text::TokenConstraint> ModelContext::Constraint(std::strin
 
 std::shared_ptr<const text::TokenConstraint> ModelContext::AnyObject(std::string_view param) const {
   return Constraint(param, "");
+}
+
+void ModelContext::RequireFits(std::string_view param, size_t bytes, int64_t context_length) const {
+  const size_t most = static_cast<size_t>(context_length) * longest_token_ + kSlackBytes;
+  if (longest_token_ == 0 || bytes <= most) return;
+  throw ApiError(400, "context_length_exceeded", std::string(param),
+                 fmt::format("{}: a text of {} bytes, the {} tokens that the model takes hold {} at the most", param,
+                             bytes, context_length, most));
 }
 
 std::string ModelContext::TokenBytes(int32_t id) const {

@@ -44,6 +44,10 @@ class ModelContext {
   // Any JSON object.
   std::shared_ptr<const text::TokenConstraint> AnyObject(std::string_view param) const;
 
+  // Throws ApiError 400 for a text that cannot fit into the context, whatever its tokens are: encoding what is refused
+  // afterwards costs many times its size.
+  void RequireFits(std::string_view param, size_t bytes, int64_t context_length) const;
+
   // The text that a token adds, whole characters or not; a special token's name.
   std::string TokenBytes(int32_t id) const;
 
@@ -55,6 +59,7 @@ class ModelContext {
   // Made at the start: a large one takes a moment that no request should wait for.
   std::shared_ptr<const text::VocabularyBytes> vocabulary_;
   std::string vocabulary_error_;  // why there is none
+  size_t longest_token_ = 0;      // in bytes; 0: a token may stand for a text of any length
   mutable std::mutex mutex_;
   // Schemas asked for of late, by their text: clients send the same one again and again.
   mutable std::map<std::string, std::pair<uint64_t, std::shared_ptr<const text::TokenConstraint>>> constraints_;

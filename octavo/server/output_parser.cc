@@ -174,7 +174,16 @@ bool OutputParser::RunCall(OutputDelta& out, bool last) {
     return true;
   }
   if (!last) return false;
-  const bool mistral = !form_.only_call && form_.tools == ToolForm::kMistral;
+  if (form_.only_call) {
+    if (std::optional<ToolCall> call = ParseForcedCall(pending_)) {
+      out.calls.push_back(std::move(*call));
+    } else {
+      out.content += pending_;
+    }
+    pending_.clear();
+    return false;
+  }
+  const bool mistral = form_.tools == ToolForm::kMistral;
   if (!AddCalls(mistral ? ParseMistralCalls(pending_) : ParseCallJson(pending_), out)) {
     out.content += mistral ? std::string(kMistral) + pending_ : pending_;
   }

@@ -33,30 +33,68 @@ bool TakesJson(const HttpRequest& request) {
   return EqualIgnoringCase(name, "application/json");
 }
 
-bool AcceptsGzip(const HttpRequest& request) {
-  const std::string* accepted = request.Find("accept-encoding");
-  return accepted != nullptr && accepted->find("gzip") != std::string::npos;
+std::string_view Trim(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
+  return text;
 }
 
-// For the few clients that do not take the files as they are embedded; they are ours, so they are whole.
+// The parts of a list; none of our values holds the separator.
+std::vector<std::string_view> Split(std::string_view list, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t end = std::min(list.find(separator), list.size());
+    parts.push_back(Trim(list.substr(0, end)));
+    if (end == list.size()) return parts;
+    list.remove_prefix(end + 1);
+  }
+}
+
+// "gzip;q=0" is a refusal, and "*" speaks for what is not named.
+bool AcceptsGzip(const HttpRequest& request) {
+  const std::string* accepted = request.Find("accept-encoding");
+  if (accepted == nullptr) return false;
+  std::optional<bool> named, others;
+  for (const std::string_view coding : Split(*accepted, ',')) {
+    const std::vector<std::string_view> parts = Split(coding, ';');
+    bool wanted = true;
+    for (size_t i = 1; i < parts.size(); ++i) {
+      if (parts[i].starts_with("q=") || parts[i].starts_with("Q=")) {
+        wanted = parts[i].find_first_not_of("0.", 2) != std::string_view::npos;
+      }
+    }
+    if (EqualIgnoringCase(parts[0], "gzip")) named = wanted;
+    if (parts[0] == "*") others = wanted;
+  }
+  return named.value_or(others.value_or(false));
+}
+
+// Whether the client has this version of a file: one of a list, marked as weak or not, or any.
+bool HasVersion(const HttpRequest& request, std::string_view etag) {
+  const std::string* known = request.Find("if-none-match");
+  if (known == nullptr) return false;
+  const std::vector<std::string_view> tags = Split(*known, ',');
+  return std::any_of(tags.begin(), tags.end(), [&](std::string_view tag) {
+    if (tag.starts_with("W/")) tag.remove_prefix(2);
+    return tag == etag || tag == "*";
+  });
+}
+
+// For the few clients that do not take the files as they are embedded. A gzip file ends with the size of what it holds.
 std::string Unzip(std::string_view gzip) {
   constexpr int kGzip = 16 + MAX_WBITS;
+  uint32_t size = 0;
+  for (size_t i = 1; i <= sizeof size; ++i) size = size << 8 | static_cast<uint8_t>(gzip[gzip.size() - i]);
+  std::string text(size, '\0');
   z_stream stream = {};
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(gzip.data()));
   stream.avail_in = static_cast<uInt>(gzip.size());
+  stream.next_out = reinterpret_cast<Bytef*>(text.data());
+  stream.avail_out = size;
   if (inflateInit2(&stream, kGzip) != Z_OK) throw Error(ErrorCode::kJob, "no memory to unpack a page");
-  std::string text;
-  int state = Z_OK;
-  while (state == Z_OK) {
-    const size_t before = text.size();
-    text.resize(before + (size_t{64} << 10));
-    stream.next_out = reinterpret_cast<Bytef*>(text.data() + before);
-    stream.avail_out = static_cast<uInt>(text.size() - before);
-    state = inflate(&stream, Z_NO_FLUSH);
-    text.resize(text.size() - stream.avail_out);
-  }
+  const int state = inflate(&stream, Z_FINISH);
   inflateEnd(&stream);
-  if (state != Z_STREAM_END) throw Error(ErrorCode::kJob, "a page is damaged");
+  if (state != Z_STREAM_END || stream.avail_out != 0) throw Error(ErrorCode::kJob, "a page is damaged");
   return text;
 }
 
@@ -67,8 +105,7 @@ void SendFile(const WebFile& file, const std::shared_ptr<Exchange>& exchange) {
                                     {"Cache-Control", "no-cache"},
                                     {"Vary", "Accept-Encoding"},
                                     {"ETag", std::string(file.etag)}}};
-  const std::string* known = exchange->request().Find("if-none-match");
-  if (known != nullptr && *known == file.etag) {
+  if (HasVersion(exchange->request(), file.etag)) {
     response.status = 304;
   } else if (!AcceptsGzip(exchange->request())) {
     response.body = Unzip(file.gzip);

@@ -84,6 +84,7 @@ void Server::Drain() {
   const std::lock_guard lock(ending_->mutex);
   if (ending_->begun) return;
   ending_->begun = true;
+  http_->EndWithNextAnswers();
   api_->BeginDrain();
   ending_->thread = std::thread([this] {
     service_->Drain(options_.drain_seconds);

@@ -90,6 +90,7 @@ TEST(Server, DrainingLosesNothing) {
   late.Send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const std::string health = late.ReadAnswer();
   EXPECT_TRUE(health.empty() || health.starts_with("HTTP/1.1 503")) << health;
+  EXPECT_TRUE(health.empty() || health.find("Connection: close") != std::string::npos) << health;
   int finished = 0;
   for (const auto& client : clients) {
     const std::string answer = client->ReadAnswer();

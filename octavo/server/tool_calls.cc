@@ -18,9 +18,9 @@ std::string_view Trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-std::optional<Value> Parse(std::string_view text) {
+std::optional<Value> Parse(std::string_view text, const text::jinja::JsonLimits& limits = {}) {
   try {
-    return text::jinja::ParseJson(text);
+    return text::jinja::ParseJson(text, text::jinja::kFromUser, limits);
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -94,6 +94,17 @@ std::optional<std::vector<ToolCall>> ParseCallJson(std::string_view text) {
   }
   if (calls.empty()) return std::nullopt;
   return calls;
+}
+
+std::optional<ToolCall> ParseForcedCall(std::string_view text) {
+  // Where a schema leaves the names of an object open, one may come twice.
+  const std::optional<Value> call = Parse(Trim(text), {.duplicate_keys = true});
+  if (!call || !call->is(Kind::kDict)) return std::nullopt;
+  const Value *name = call->dict().Find("name"), *arguments = call->dict().Find("arguments");
+  if (name == nullptr || !name->is_string() || arguments == nullptr) return std::nullopt;
+  const std::optional<std::string> json = JsonOf(*arguments);
+  if (!json) return std::nullopt;
+  return ToolCall{.name = std::string(name->str()), .arguments = *json};
 }
 
 std::optional<std::vector<ToolCall>> ParseMistralCalls(std::string_view text) {

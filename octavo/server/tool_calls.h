@@ -29,6 +29,10 @@ ToolForm ToolFormOf(std::string_view template_source);
 // object or a text that holds one.
 std::optional<std::vector<ToolCall>> ParseCallJson(std::string_view text);
 
+// The call that a constraint made the model write: {"name": …, "arguments": any value that its schema allows}. Nothing
+// when the text was cut.
+std::optional<ToolCall> ParseForcedCall(std::string_view text);
+
 // What follows Mistral's marker.
 std::optional<std::vector<ToolCall>> ParseMistralCalls(std::string_view text);
 

@@ -63,6 +63,14 @@ TEST(WebFiles, AreUnpackedForPlainClients) {
     EXPECT_EQ(plain.body, ReadSource("chat" + (file.path == "/" ? "/index.html" : std::string(file.path))));
     for (const auto& header : plain.headers) EXPECT_NE(header.first, "Content-Encoding");
   }
+  const auto zipped = [&](const char* accepted) {
+    const HttpResponse page = api.Ask({.method = "GET", .path = "/", .headers = {{"Accept-Encoding", accepted}}});
+    return page.headers.back() == std::pair<std::string, std::string>("Content-Encoding", "gzip");
+  };
+  for (const char* yes : {"gzip", "br, GZIP;q=0.5", "*", "*;q=0, gzip"}) EXPECT_TRUE(zipped(yes)) << yes;
+  for (const char* no : {"gzip;q=0", "gzip; q=0.000, *", "br", "", "*;q=0", "identity, xgzip"}) {
+    EXPECT_FALSE(zipped(no)) << no;
+  }
 }
 
 }  // namespace
