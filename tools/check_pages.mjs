@@ -34,11 +34,12 @@ function hostileOutputs() {
 
 // --- the stand-in ---
 
-const mock = { key: "", slots: 0, refuse: 0, refusal: 429, hostile: hostileOutputs(), requests: [] };
+const mock = { key: "", chat: true, slots: 0, refuse: 0, refusal: 429, hostile: hostileOutputs(), requests: [] };
 
 function replyFor(text) {
   if (text.startsWith("hostile ")) return [mock.hostile[Number(text.slice(8))]];
   if (text === "long") return Array.from({ length: 10000 }, (_, i) => (i % 90 === 89 ? "\n\n" : i % 400 === 60 ? "\n```js\nlet x = 1;\n```\n" : `word${i % 17} `));
+  if (text === "rule") return ["above\n\n---\n\nbelow"];
   const story = "Octavo keeps **one set of bits**: the same seed gives the same text.\n\n1. Train in int8\n2. Convert\n3. Serve\n\n```cpp\nint main() { return 0; }\n```\n\n| what | bits |\n|---|---|\n| weights | 8 |\n| cache | 8 |\n\nSee [the docs](https://example.org/).";
   return story.match(/\s*\S+/g);
 }
@@ -49,7 +50,7 @@ async function chat(request, response, body) {
   if (mock.refuse > 0) {
     --mock.refuse;
     response.writeHead(mock.refusal, { "content-type": "application/json", "retry-after": "1" });
-    response.end(JSON.stringify({ error: { message: "no", type: "x", code: mock.refusal === 429 ? "queue_full" : "loading" } }));
+    response.end(JSON.stringify({ error: { message: "no", type: "x", code: { 400: "invalid_value", 429: "queue_full" }[mock.refusal] ?? "loading" } }));
     return;
   }
   ++mock.slots;
@@ -89,7 +90,7 @@ const server = createServer((request, response) => {
   }
   if (path === "/v1/models") {
     response.writeHead(200, { "content-type": "application/json" });
-    response.end(JSON.stringify({ object: "list", data: [{ id: "tiny", object: "model", meta: { n_params: 1234567, quantization: "int8" } }, { id: "tiny-lora", object: "model", parent: "tiny" }] }));
+    response.end(JSON.stringify({ object: "list", data: [{ id: "tiny", object: "model", meta: { n_params: 1234567, quantization: "int8", chat: mock.chat } }, { id: "tiny-lora", object: "model", parent: "tiny" }] }));
     return;
   }
   let body = "";
@@ -217,12 +218,14 @@ async function checkStates(browser, url) {
   mock.key = "right";
   const page = await watched(context, url);
   await page.waitForSelector("#notice div");
-  check((await page.textContent("#notice")).includes("API key"), "without a key: says so");
+  check((await page.textContent("#notice")).includes("asks for an API key"), "without a key: says so");
+  check(await page.locator("#notice button").count() === 0, "and offers nothing to try again");
+  check(await page.evaluate(() => document.getElementById("model").disabled && document.getElementById("model").textContent === "no models yet"), "and the list says that there are no models yet");
   check(await page.evaluate(() => document.activeElement.id === "key"), "and puts the focus on the field");
   await page.fill("#key", "wrong");
   await page.press("#key", "Tab");
   await page.waitForTimeout(150);
-  check((await page.textContent("#notice")).includes("API key"), "a wrong key: says so");
+  check((await page.textContent("#notice")).includes("does not accept this API key"), "a wrong key: says so");
   await page.fill("#key", "right");
   await page.press("#key", "Tab");
   await page.waitForFunction(() => document.getElementById("model").options.length === 2);
@@ -241,7 +244,34 @@ async function checkStates(browser, url) {
     check(true, `${status}: tries again by itself`);
     await finished(page);
   }
+  mock.refuse = 1;
+  mock.refusal = 400;
+  await page.click("#new");
+  check((await page.textContent("#log")).includes("go to this server only"), "a new chat says where messages go");
+  await ask(page, "hello");
+  await page.waitForSelector("#notice div");
+  check((await page.locator("#notice button").count()) === 0, "400: no offer to try the same again");
+  await page.click("#new");
+  await ask(page, "rule");
+  await finished(page);
+  const rule = await page.evaluate(() => {
+    const style = getComputedStyle(document.querySelector("#log hr"));
+    return [style.borderTopWidth, style.borderBottomWidth, style.borderLeftWidth].join(" ");
+  });
+  check(rule === "1px 0px 0px", "a rule is one line", rule);
   mock.key = "";
+  mock.chat = false;
+  await page.reload();
+  await page.waitForSelector("#why:visible");
+  check((await page.textContent("#why")).includes("no chat template"), "without a chat template: says why there is no chat");
+  check((await page.isDisabled("#input")) && (await page.isDisabled("#send")), "and the message field is disabled");
+  const before = await page.locator("article").count();
+  await page.click("button:has-text('Regenerate')");
+  check((await page.locator("article").count()) === before && !(await page.isVisible("#stop")), "and older answers are not asked for again");
+  await findings(page, "chat, no chat template");
+  await page.selectOption("#model", "tiny-lora"); // which the stand-in says nothing of
+  check(!(await page.isDisabled("#input")) && !(await page.isVisible("#why")), "and another model can be chosen");
+  mock.chat = true;
   await context.close();
 }
 
@@ -309,7 +339,7 @@ async function enterKey(page, key) {
   await page.waitForSelector("#notice div");
   await page.fill("#key", key);
   await page.press("#key", "Tab");
-  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+  await page.waitForFunction(() => !document.getElementById("model").disabled);
 }
 
 async function showSettings(page) {
@@ -320,14 +350,14 @@ async function checkRealKey(browser, url, key) {
   const context = await browser.newContext();
   const page = await watched(context, url);
   await page.waitForSelector("#notice div");
-  check((await page.textContent("#notice")).includes("API key"), "real server, no key: says so");
+  check((await page.textContent("#notice")).includes("asks for an API key"), "real server, no key: says so");
   await page.fill("#key", key + "x");
   await page.press("#key", "Tab");
   await page.waitForTimeout(300);
-  check((await page.textContent("#notice")).includes("API key"), "real server, wrong key: says so");
+  check((await page.textContent("#notice")).includes("does not accept this API key"), "real server, wrong key: says so");
   await page.fill("#key", key);
   await page.press("#key", "Tab");
-  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+  await page.waitForFunction(() => !document.getElementById("model").disabled);
   check((await page.textContent("#notice")) === "", "real server, right key: models appear");
   await context.close();
 }
@@ -336,11 +366,13 @@ async function checkReal(browser, url, key) {
   const context = await browser.newContext();
   const page = await watched(context, url);
   await enterKey(page, key);
-  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+  await page.waitForFunction(() => !document.getElementById("model").disabled);
   const policy = (await (await fetch(url, { headers: { "accept-encoding": "gzip" } })).headers.get("content-security-policy")) ?? "";
   check(policy === kPolicy, "real server: the page's policy", policy === kPolicy ? "" : policy);
-  // By keyboard alone: from the top of the page to the message field and the button that sends.
-  await page.evaluate(() => document.activeElement?.blur());
+  // By keyboard alone: from the top of the page to the message field and the button that sends. Tab would go on from
+  // where the key was typed; after a reload, which keeps the key, it begins at the top.
+  await page.reload();
+  await page.waitForFunction(() => !document.getElementById("model").disabled);
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter"); // skip to the message field
   check(await page.evaluate(() => document.activeElement.id === "input"), "real server: the skip link leads to the message field");
@@ -364,7 +396,7 @@ async function checkRealLong(browser, url, key) {
   const context = await browser.newContext();
   const page = await watched(context, url);
   await enterKey(page, key);
-  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+  await page.waitForFunction(() => !document.getElementById("model").disabled);
   await showSettings(page);
   await page.fill("[data-option=max_completion_tokens]", "10000");
   await page.fill("[data-option=temperature]", "0"); // a model that is hardly trained then repeats itself and never ends
@@ -374,7 +406,7 @@ async function checkRealLong(browser, url, key) {
   check((await runningRequests(url, key)) === 1, "real server: a stream holds a slot");
   await page.reload();
   check(await becomesIdle(url, key), "real server: a reload in mid-stream frees it");
-  await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+  await page.waitForFunction(() => !document.getElementById("model").disabled);
   await page.click("#new");
   await ask(page, "on and on");
   await streaming(page);
@@ -397,7 +429,7 @@ async function checkRealServer(browser, url) {
   await checkReal(browser, url, key);
   await everyLook(browser, "chat", url, async (page, width) => {
     await enterKey(page, key);
-    await page.waitForFunction(() => document.getElementById("model").options.length > 0);
+    await page.waitForFunction(() => !document.getElementById("model").disabled);
     await showSettings(page);
     await page.fill("[data-option=seed]", "7");
     await page.press("[data-option=seed]", "Tab");
@@ -406,6 +438,45 @@ async function checkRealServer(browser, url) {
     await finished(page);
     await page.waitForTimeout(300);
   });
+}
+
+// --- the run dashboard ---
+
+async function checkPlots(page, width) {
+  const found = await page.evaluate(() => {
+    const bad = { small: [], out: [], apart: [], over: [] };
+    if (!document.querySelector(".drawing text")) bad.small.push("no label at all");
+    for (const text of document.querySelectorAll(".drawing text")) {
+      if (getComputedStyle(text).display === "none") continue;
+      const height = parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().d;
+      if (height < 11) bad.small.push(`${text.textContent}: ${height.toFixed(1)} px`);
+      const box = text.getBoundingClientRect();
+      const figure = text.closest("figure").getBoundingClientRect();
+      if (box.left < figure.left || box.right > figure.right || box.bottom > figure.bottom) bad.out.push(text.textContent);
+    }
+    for (const drawing of document.querySelectorAll(".drawing")) {
+      for (const [kind, from, to] of [["x", "left", "right"], ["y", "top", "bottom"]]) {
+        const boxes = [...drawing.querySelectorAll(`text.${kind}`)].map((one) => one.getBoundingClientRect()).filter((box) => box.width > 0);
+        boxes.sort((a, b) => a[from] - b[from]);
+        boxes.forEach((box, i) => { if (i && box[from] < boxes[i - 1][to]) bad.over.push(`${kind} of ${drawing.getAttribute("aria-label")}`); });
+      }
+    }
+    for (const cell of document.querySelectorAll("table td:has(.key)")) {
+      const range = document.createRange();
+      range.selectNodeContents(cell.lastChild);
+      const [key, name] = [cell.querySelector(".key").getBoundingClientRect(), range.getBoundingClientRect()];
+      if (key.bottom < name.top || key.top > name.bottom || name.left < key.right) bad.apart.push(cell.textContent);
+    }
+    return bad;
+  });
+  const pale = await page.evaluate(() => [...document.querySelectorAll("td.cell")].filter((one) =>
+    getComputedStyle(one).borderTopWidth !== "1px" || getComputedStyle(one).borderTopColor === getComputedStyle(document.body).backgroundColor || !one.textContent).length);
+  check(pale === 0, `dashboard, ${width} px: every square has an outline and a text`, pale ? `${pale} have not` : "");
+  const say = (list, what) => check(list.length === 0, `dashboard, ${width} px: ${what}`, list.slice(0, 3).join(", "));
+  say(found.small, "labels of axes are 11 px or more");
+  say(found.out, "labels stay inside their figure");
+  say(found.over, "labels do not cover each other");
+  say(found.apart, "a run's colour stands beside its name");
 }
 
 async function main() {
@@ -433,7 +504,10 @@ async function main() {
     if (report) await everyLook(browser, "report", pathToFileURL(report).href, async (page) => page.waitForTimeout(200));
     const dashboard = option("--dashboard");
     if (dashboard) {
-      await everyLook(browser, "dashboard", dashboard, async (page) => { await page.waitForSelector("figure.plot"); });
+      await everyLook(browser, "dashboard", dashboard, async (page, width) => {
+        await page.waitForSelector("figure.plot");
+        await checkPlots(page, width);
+      });
     }
   } finally {
     await browser.close();

@@ -11,7 +11,7 @@ export class ApiError extends Error {
 
 const headers = (key) => (key ? { Authorization: `Bearer ${key}` } : {});
 
-async function explain(response) {
+async function explain(response, withKey) {
   let message = "";
   let code = "";
   try {
@@ -22,7 +22,7 @@ async function explain(response) {
     // Not ours; the status must do.
   }
   const retry = Math.min(60, Math.max(1, Number(response.headers.get("retry-after")) || 3));
-  if (response.status === 401) return new ApiError(401, "The server wants an API key, and this one is not right.");
+  if (response.status === 401) return new ApiError(401, withKey ? "The server does not accept this API key." : "This server asks for an API key. Enter it in the settings.");
   if (response.status === 429) return new ApiError(429, `The server is busy. Next try in ${retry} s.`, retry);
   if (response.status === 503) {
     const what = code === "draining" ? "The server is shutting down." : code === "loading" ? "The model is still being loaded." : "The server is not available.";
@@ -39,7 +39,7 @@ async function call(path, options) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "The server cannot be reached.");
   }
-  if (!response.ok) throw await explain(response);
+  if (!response.ok) throw await explain(response, Boolean(options.headers.Authorization));
   return response;
 }
 

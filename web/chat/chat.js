@@ -8,6 +8,7 @@ const $ = (id) => document.getElementById(id);
 const store = new Store();
 let running = null; // {controller, node, view} while an answer comes
 let retryTimer = 0;
+let models = [];
 
 const setting = (name) => document.querySelector(`[data-option=${name}]`);
 const key = () => $("key").value.trim();
@@ -48,10 +49,10 @@ function showAll() {
   showList();
   const path = store.path();
   const views = path.map((node) => messageView(node, actions, store.branches(node)));
-  if (!views.length) {
+  if (!views.length && canChat()) {
     const hint = document.createElement("p");
     hint.className = "empty";
-    hint.textContent = "Ask something. Nothing leaves this machine but what the server itself sends.";
+    hint.textContent = "Ask something. Your messages go to this server only.";
     views.push(hint);
   }
   $("log").replaceChildren(...views.map((view) => view.element ?? view));
@@ -123,12 +124,14 @@ function explain(error, again) {
   }
   if (error.status === 401) {
     openSettings(true);
-    notice(error.message, { label: "Try again", run: again });
+    notice(error.message, key() ? { label: "Try again", run: again } : undefined);
     $("key").focus();
     return;
   }
   if (!error.retry) {
-    notice(error.message, again && { label: "Try again", run: again });
+    // What the server found wrong with a request stays wrong.
+    const refused = error.status >= 400 && error.status < 500;
+    notice(error.message, again && !refused ? { label: "Try again", run: again } : undefined);
     return;
   }
   let left = error.retry;
@@ -178,13 +181,13 @@ async function run(request, show) {
     clearTimeout(queued);
     running = null;
     $("stop").hidden = true;
-    $("send").disabled = false;
+    $("send").disabled = !canChat();
   }
   return result;
 }
 
 async function answer(parent) {
-  if (running) return;
+  if (running || !canChat()) return;
   notice("");
   const request = requestFor(parent);
   const node = store.add(parent, "assistant", "");
@@ -220,7 +223,7 @@ async function answer(parent) {
 
 const actions = {
   edit(node, text) {
-    if (running || !text.trim()) return;
+    if (running || !text.trim() || !canChat()) return;
     const fresh = store.add(node.parent, node.role, text);
     keep();
     if (node.role === "user") answer(fresh.id);
@@ -234,7 +237,7 @@ const actions = {
   },
   // The promise made visible: the same request and seed give the same text, to the last bit.
   async sameBits(node, say) {
-    if (running || !node.meta?.request) return;
+    if (running || !node.meta?.request || !canChat()) return;
     say("running again …");
     const result = await run(node.meta.request, () => {});
     if (result.error) {
@@ -265,19 +268,31 @@ function closeMenu() {
   $("menu").setAttribute("aria-expanded", "false");
 }
 
+const chosenMeta = () => models.find((model) => model.id === $("model").value)?.meta;
+// A model without a chat template can only complete texts.
+const canChat = () => chosenMeta()?.chat !== false;
+
+function showModel() {
+  const meta = chosenMeta();
+  $("server").textContent = meta ? `${Number(meta.n_params ?? 0).toLocaleString("en")} parameters, ${!meta.quantization || meta.quantization === "none" ? "float" : meta.quantization} weights` : "";
+  const can = canChat();
+  $("input").disabled = !can;
+  $("send").disabled = !can || Boolean(running);
+  $("why").hidden = can;
+  $("why").textContent = can ? "" : "The server has no chat template for this model, so it cannot chat. It completes texts at /v1/completions; start the server with chat_template=FILE to chat.";
+  const hint = document.querySelector("#log .empty");
+  if (can ? !hint && !store.path().length : hint) showAll();
+}
+
 async function loadModels() {
   try {
-    const models = await listModels(key());
+    models = await listModels(key());
     const chosen = store.options.model;
-    $("model").replaceChildren(...models.map((model) => {
-      const option = document.createElement("option");
-      option.value = option.textContent = String(model.id);
-      if (model.parent) option.textContent += ` (adapter of ${model.parent})`;
-      return option;
-    }));
+    $("model").replaceChildren(...models.map((model) => new Option(model.parent ? `${model.id} (adapter of ${model.parent})` : String(model.id), String(model.id))));
+    if (!models.length) $("model").replaceChildren(new Option("no models yet", ""));
+    $("model").disabled = !models.length;
     if (models.some((model) => model.id === chosen)) $("model").value = chosen;
-    const meta = models.find((model) => model.id === $("model").value)?.meta;
-    $("server").textContent = meta ? `${Number(meta.n_params ?? 0).toLocaleString("en")} parameters, ${!meta.quantization || meta.quantization === "none" ? "float" : meta.quantization} weights` : "";
+    showModel();
     notice("");
   } catch (error) {
     explain(error, loadModels);
@@ -309,7 +324,7 @@ function wire() {
   $("form").addEventListener("submit", (event) => {
     event.preventDefault();
     const text = $("input").value;
-    if (running || !text.trim()) return;
+    if (running || !text.trim() || !canChat()) return;
     $("input").value = "";
     const node = store.add(store.path().at(-1)?.id ?? "", "user", text);
     keep();
@@ -343,7 +358,10 @@ function wire() {
     applyTheme();
   });
   $("key").addEventListener("change", loadModels);
-  $("model").addEventListener("change", keepOptions);
+  $("model").addEventListener("change", () => {
+    keepOptions();
+    showModel();
+  });
   $("export").addEventListener("click", () => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([store.export()], { type: "application/json" }));

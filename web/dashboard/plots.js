@@ -8,7 +8,7 @@ globalThis.octavoPlots = (root) => {
     const lines = JSON.parse(figure.dataset.lines);
     svg.addEventListener("pointermove", (event) => {
       const box = svg.getBoundingClientRect();
-      const at = ((event.clientX - box.left) / box.width) * 640;
+      const at = (event.clientX - box.left) / box.width;
       let text = "";
       let column;
       for (const line of lines) {
@@ -20,8 +20,8 @@ globalThis.octavoPlots = (root) => {
       }
       output.textContent = text;
       if (column === undefined) return;
-      cursor.setAttribute("x1", column);
-      cursor.setAttribute("x2", column);
+      cursor.setAttribute("x1", `${100 * column}%`);
+      cursor.setAttribute("x2", `${100 * column}%`);
       cursor.classList.add("on");
     });
     svg.addEventListener("pointerleave", () => {
