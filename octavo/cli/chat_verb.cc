@@ -84,7 +84,11 @@ class Conversation {
       fmt::print(stderr, "the conversation is empty\n");
     } else if (name == "/save") {
       if (rest.empty()) ThrowUsage("/save FILE");
-      FilePublisher file(rest);
+      std::error_code ignored;
+      if (std::filesystem::exists(std::filesystem::symlink_status(rest, ignored))) {
+        throw Error(ErrorCode::kUsage, fmt::format("{} exists; nothing was saved", rest), "/save another FILE");
+      }
+      FilePublisher file(rest, Replace::kNo);
       file.Write(Dump(messages_, 2));
       file.Publish();
       fmt::print(stderr, "saved {} messages to {}\n", messages_.size(), rest);

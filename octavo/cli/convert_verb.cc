@@ -13,6 +13,7 @@
 #include "octavo/kernels/isa.h"
 #include "octavo/quant/recipe_choice.h"
 #include "octavo/text/tokenizer.h"
+#include "octavo/weights/carried.h"
 
 namespace octavo {
 namespace {
@@ -30,6 +31,14 @@ Paths PathsOf(const Args& args, const Settings& settings) {
   std::vector<std::string> words = args.positionals();
   const std::string load = settings.Text("load_parameters_path");
   std::string save = settings.Text("save_quantized_params_path");
+  if (words.size() + (load.empty() ? 0 : 1) + (save.empty() ? 0 : 1) > 2) {
+    throw Error(
+        ErrorCode::kUsage,
+        load.empty()
+            ? fmt::format("octavo convert: DST is given twice: {} and save_quantized_params_path={}", words[1], save)
+            : fmt::format("octavo convert: SRC is given twice: {} and load_parameters_path={}", words[0], load),
+        "give SRC DST, or load_parameters_path=SRC save_quantized_params_path=DST");
+  }
   if (save.empty()) save = settings.Text("base_output_directory");
   if (words.size() < 2 && !load.empty()) words.insert(words.begin(), load);
   if (words.size() < 2 && !save.empty()) words.push_back(save);
@@ -48,6 +57,25 @@ bool IsBareTree(const fs::path& path) {
          !fs::exists(path / "checkpoints", error);
 }
 
+// tokenizer_path=… goes along in place of the source's own. It is opened here: a target must not carry what no one
+// reads.
+void TakeTokenizer(weights::StoredModel& source, const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  if (path != "bytes" && !fs::exists(path, error)) {
+    throw Error(ErrorCode::kFile, fmt::format("tokenizer_path={}: no such file or folder", path),
+                "give a tokenizer file, or a folder that holds one");
+  }
+  const auto tokenizer = text::LoadTokenizer(path);
+  if (path != "bytes" && tokenizer->vocabulary_size() > source.config.vocab_size) {
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("{} has {} tokens, the model {}", path, tokenizer->vocabulary_size(), source.config.vocab_size),
+        "this is the tokenizer of another model; tokenizer_path=…");
+  }
+  if (!weights::UseTokenizer(source, path)) ThrowFile("{}: no tokenizer file", path);
+}
+
 weights::StoredModel OpenSource(const fs::path& path, const Settings& settings) {
   weights::OpenOptions options;
   models::ModelConfig config;
@@ -57,7 +85,7 @@ weights::StoredModel OpenSource(const fs::path& path, const Settings& settings) 
   }
   weights::StoredModel source = weights::OpenStored(path, options);
   if (settings.IsAskedFor("dtype")) source.config.dtype = models::ModelConfigFrom(settings).dtype;
-  if (settings.IsAskedFor("tokenizer_path")) source.tokenizer = settings.Text("tokenizer_path");
+  if (settings.IsAskedFor("tokenizer_path")) TakeTokenizer(source, settings.Text("tokenizer_path"));
   return source;
 }
 
@@ -92,7 +120,7 @@ std::vector<int32_t> TokensOf(const weights::StoredModel& source, const std::str
                 fmt::format("no tokenizer.json, tokenizer.model or tiktoken file beside {}", source.path.string()),
                 "tokenizer_path=…");
   }
-  log.Info("note: the model brings no tokenizer; the bytes of the built-in text are taken as tokens");
+  log.Info("note      the model brings no tokenizer; the bytes of the built-in text are taken as tokens");
   std::vector<int32_t> ids;
   for (const char byte : text) {
     ids.push_back(static_cast<int32_t>(static_cast<uint8_t>(byte) % source.config.vocab_size));
@@ -118,6 +146,7 @@ void PrintJson(const convert::ConvertSummary& summary, const fs::path& target) {
 int RunConvert(const Args& args) {
   Log log(STDERR_FILENO, ChooseLogOptions(STDERR_FILENO, ColorChoice::kAuto, args.Switch("quiet")));
   const Settings settings = Settings::Load({.words = args.settings(), .environment = ProcessEnvironment()});
+  settings.RequireLocalPaths();
   const Paths paths = PathsOf(args, settings);
   const weights::StoredModel source = OpenSource(paths.source, settings);
   const quant::RecipeChoice recipe = quant::ChooseRecipe(settings);

@@ -47,6 +47,13 @@ Sides ParametersOf(const weights::StoredModel& model) {
   return sides;
 }
 
+// Equal digests say that tensors are equal only where the data is what its digests say.
+std::shared_ptr<const Checkpoint> OpenVerified(const std::filesystem::path& folder) {
+  auto checkpoint = std::make_shared<const Checkpoint>(folder);
+  checkpoint->Verify();
+  return checkpoint;
+}
+
 // Everything in an Octavo checkpoint, as it is stored: parameters, optimizer, state.
 Sides TensorsOf(const std::shared_ptr<const Checkpoint>& checkpoint) {
   Sides sides;
@@ -228,8 +235,8 @@ int Run(const Args& args) {
   Totals totals;
   const weights::StoredModel model_a = weights::OpenStored(path_a), model_b = weights::OpenStored(path_b);
   if (model_a.kind == model_b.kind && weights::IsOctavo(model_a.kind)) {
-    a = TensorsOf(std::make_shared<const Checkpoint>(model_a.path));
-    b = TensorsOf(std::make_shared<const Checkpoint>(model_b.path));
+    a = TensorsOf(OpenVerified(model_a.path));
+    b = TensorsOf(OpenVerified(model_b.path));
   } else {
     a = ParametersOf(model_a);
     b = ParametersOf(model_b);
@@ -264,7 +271,8 @@ VerbSpec DiffVerb() {
           "A and B may be checkpoints, model folders, GGUF or llama2.c files, in any combination: tensors are "
           "compared\n"
           "under Octavo's names and layout. Two checkpoints of one kind are compared whole, with optimizer and recipe\n"
-          "state. The exit code is 0 when everything is equal bit for bit and 3 when anything differs.\n"
+          "state. The exit code is 0 when everything is equal bit for bit, 3 when anything differs, 5 when data is "
+          "damaged.\n"
           "  octavo diff out/x/checkpoints/10 out/x/checkpoints/20\n"
           "  octavo diff llama-folder llama.gguf --json",
       .least_positionals = 2,

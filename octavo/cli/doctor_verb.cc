@@ -17,6 +17,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
+#include "octavo/cli/doctor_checks.h"
 #include "octavo/cli/verbs.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/kernels/limits.h"
@@ -25,14 +26,6 @@
 
 namespace octavo {
 namespace {
-
-enum class Health { kOk, kWarn, kFail };
-
-struct Finding {
-  Health health;
-  std::string subject;
-  std::string text;
-};
 
 const char* NameOf(Health health) { return health == Health::kOk ? "ok" : health == Health::kWarn ? "warn" : "fail"; }
 
@@ -167,6 +160,10 @@ int RunDoctor(const Args& args) {
   report(Mpi());
   report(OpenFiles());
   report(Fsync());
+  if (!args.positionals().empty()) {
+    for (const Finding& finding : ModelFindings(args.positionals()[0], args)) report(finding);
+  }
+  if (args.Has("url")) report(ServerFinding(args.Text("url", "")));
   if (args.Switch("self_test")) {
     for (const kernels::SelfTestResult& result : kernels::RunSelfTests(pool, choice.isa)) {
       report({result.passed ? Health::kOk : Health::kFail, "self-test",
@@ -180,11 +177,15 @@ int RunDoctor(const Args& args) {
 
 VerbSpec DoctorVerb() {
   return {.name = "doctor",
-          .synopsis = "[--self-test] [--json]",
+          .synopsis = "[MODEL] [url=URL] [--self-test] [--json]",
           .summary = "what a bug report needs: version, cpu, kernels, memory, measured limits, disk",
           .details =
-              "Prints one line per subject, each ok, warn or fail; exit 1 when one fails. Takes two or three seconds.",
-          .options = {{"self_test", "", "also run every chosen kernel against its reference"}},
+              "Prints one line per subject, each ok, warn or fail; exit 1 when one fails. Takes two or three seconds.\n"
+              "MODEL is opened as it would be served: every tensor and digest, tokenizer, chat template.",
+          .most_positionals = 1,
+          .options = {{"self_test", "", "also run every chosen kernel against its reference"},
+                      {"url", "URL", "a running server, http://HOST:PORT: whether it answers"},
+                      {"tokenizer_path", "PATH", "for a MODEL that has no tokenizer of its own"}},
           .run = RunDoctor};
 }
 

@@ -53,7 +53,7 @@ const text::Tokenizer& TokenizerOf(const EvaluatedModel& model) {
   if (model.tokenizer != nullptr) return *model.tokenizer;
   throw Error(ErrorCode::kFile,
               fmt::format("no tokenizer.json, tokenizer.model or tiktoken file beside {}", model.stored.path.string()),
-              "tokenizer_path=…");
+              "tokenizer_path=FILE, or tokenizer_path=bytes for a model of bytes");
 }
 
 EvaluatedText ReadEvaluatedText(const EvaluatedModel& model, const text::Tokenizer& tokenizer, bool sample,

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "octavo/base/error.h"
+#include "octavo/engine/validate.h"
 
 namespace octavo {
 namespace {
@@ -60,12 +61,18 @@ GenerationWords ReadGenerationWords(const Args& args) {
   if (!places.empty() && !key.empty()) ThrowUsage("{} and load_parameters_path={}: give one model", places[0], key);
   result.model = places.empty() ? key : places[0];
   if (result.model.empty()) {
-    throw Error(ErrorCode::kUsage, "no model is given", "octavo generate MODEL, or load_parameters_path=MODEL");
+    throw Error(ErrorCode::kUsage, "no model is given",
+                "name a checkpoint, a model folder or file, or give load_parameters_path=MODEL");
   }
   return result;
 }
 
 std::unique_ptr<engine::ServingModel> OpenForGeneration(const Args& args, const GenerationWords& words, int64_t slots) {
+  engine::Request choices;  // a typo is told before a model is loaded
+  choices.sampling = SamplingFrom(args, words.settings, {}, {});
+  if (args.Has("stop")) choices.stop = {args.Text("stop", "")};
+  if (args.Has("max_tokens")) args.Int("max_tokens", 0, 0, INT32_MAX);
+  engine::ValidateChoices(choices);
   const quant::RecipeChoice recipe = quant::ChooseRecipe(words.settings);
   engine::ServingOptions options = engine::ServingOptionsFrom(words.settings, recipe, words.model);
   options.slots = slots;
@@ -75,7 +82,6 @@ std::unique_ptr<engine::ServingModel> OpenForGeneration(const Args& args, const 
   if (!args.Switch("quiet")) {
     const std::string ignored = words.settings.IgnoredNote();
     if (!ignored.empty()) fmt::print(stderr, "note: {}\n", ignored);
-    for (const std::string& note : model->stored().notes) fmt::print(stderr, "note: {}\n", note);
     for (const std::string& note : model->loaded().notes) fmt::print(stderr, "note: {}\n", note);
     fmt::print(stderr, "model     {}\n", model->Describe());
   }

@@ -119,6 +119,7 @@ GoldenFolderResult RunTemplateFolder(const fs::path& folder, ThreadPool&) {
   text::jinja::JsonLimits limits;
   limits.bytes = size_t{256} << 20;
   limits.depth = 100;
+  limits.values = limits.containers = size_t{1} << 26;
   Value index;
   try {
     index = text::jinja::ParseJson(ReadFile(index_path), text::jinja::kFromUser, limits);

@@ -105,7 +105,9 @@ int Run(const Args& args) {
     throw Error(ErrorCode::kUsage, fmt::format("{} holds a tokenizer and no model", args.positionals()[0]),
                 "give --template or --tokenizer to see it");
   }
-  if (args.Switch("quant")) return InspectQuant(args);
+  const bool quant = args.Switch("quant");
+  if (quant) InspectQuant(args);
+  if (quant && !args.Switch("tensors") && !args.Switch("verify")) return 0;
   return IsRunOrCheckpoint(args.positionals()[0]) ? InspectRun(args) : InspectModel(args);
 }
 

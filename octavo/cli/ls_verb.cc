@@ -94,7 +94,8 @@ int RunLs(const Args& args) {
   return 0;
 }
 
-// Every built-in file by the name that cp takes: qwix.int8.yml, models/llama2-7b.yml, configs/base.yml.
+// Every built-in file by the name that cp takes: qwix.int8.yml, models/llama2-7b.yml, configs/base.yml; folders may be
+// left out, and a recipe's own name does for its first file.
 std::vector<std::pair<std::string, std::string>> BuiltInFiles() {
   std::vector<std::pair<std::string, std::string>> files;
   for (const quant::Recipe& recipe : quant::BuiltInRecipes()) files.emplace_back(recipe.file, recipe.text);
@@ -108,13 +109,22 @@ int RunCp(const Args& args) {
   const std::filesystem::path target = args.positionals()[1];
   if (!name.ends_with(".yml")) name += ".yml";
   const std::vector<std::pair<std::string, std::string>> files = BuiltInFiles();
+  std::string recipe_file;
+  for (const quant::Recipe& recipe : quant::BuiltInRecipes()) {
+    if (recipe_file.empty() && recipe.name + ".yml" == name) recipe_file = recipe.file;
+  }
   for (const auto& [file, text] : files) {
-    if (file != name && file != "configs/" + name) continue;
+    if (file != name && file != "configs/" + name && file != "models/" + name && file != recipe_file) continue;
     if (std::filesystem::exists(target)) {
       throw Error(ErrorCode::kUsage, fmt::format("{} exists", target.string()),
                   "choose another name, or remove it first");
     }
     PublishFile(target, text);
+    if (args.Switch("json")) {
+      fmt::print("{}\n", nlohmann::json({{"event", "copied"}, {"name", file}, {"file", target.string()}}).dump());
+    } else if (!args.Switch("quiet")) {
+      fmt::print(stderr, "copied    {} -> {}\n", file, target.string());
+    }
     return 0;
   }
   std::vector<std::string_view> known;

@@ -22,6 +22,10 @@ int Report(const octavo::Error& error) {
   return error.exit_code();
 }
 
+octavo::Error OutputError() {
+  return {octavo::ErrorCode::kJob, "cannot write the result to standard output", "is the disk full?"};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -29,15 +33,15 @@ int main(int argc, char** argv) {
   try {
     const std::vector<std::string_view> words(argv + 1, argv + argc);
     const int code = octavo::RunCommand(words);
-    if (std::fflush(stdout) != 0) {
-      throw octavo::Error(octavo::ErrorCode::kJob, "cannot write the result to standard output", "is the disk full?");
-    }
+    // Verbs flush as they go: a write that failed before is kept in the stream's error flag.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw OutputError();
     return code;
   } catch (const octavo::Error& error) {
     return Report(error);
   } catch (const std::bad_alloc&) {
     return Report(octavo::Error(octavo::ErrorCode::kJob, "out of memory"));
   } catch (const std::exception& error) {
+    if (std::ferror(stdout) != 0) return Report(OutputError());
     return Report(octavo::Error(octavo::ErrorCode::kJob, error.what()));
   }
 }

@@ -9,8 +9,11 @@
 #include "octavo/cli/site_table.h"
 #include "octavo/cli/verbs.h"
 #include "octavo/config/settings.h"
+#include "octavo/kernels/isa.h"
 #include "octavo/models/model.h"
+#include "octavo/ops/context.h"
 #include "octavo/quant/plan.h"
+#include "octavo/train/flops.h"
 #include "octavo/train/model_plan.h"
 #include "octavo/train/start_block.h"
 
@@ -71,27 +74,61 @@ quant::Plan PlanOfTable(const std::string& path, const quant::RuleSet& rules) {
   return quant::MakePlan([&](ops::Context& context) { RunSiteTable(table, context); }, rules, options);
 }
 
-// A model of ours, with the memory that training it takes.
-quant::Plan PlanOfModel(const Settings& settings, const quant::RecipeChoice& recipe, bool say_size) {
+// What training a model of ours takes.
+struct Price {
+  std::string model;  // "gpt3-52k   1 layer   52.5 k parameters"
+  train::MemoryEstimate memory;
+  double step_seconds = 0;
+  int64_t steps = 0;
+};
+
+quant::Plan PlanOfModel(const Args& args, const Settings& settings, const quant::RecipeChoice& recipe, Price& price) {
   settings.RequireSupported();
   const train::TrainOptions options = train::TrainOptionsFrom(settings);
   const std::unique_ptr<models::Model> model = models::MakeModel(models::ModelConfigFrom(settings));
-  int64_t parameters = 0;
-  for (const ops::Parameter* parameter : model->parameters()) parameters += parameter->shape().size();
+  const models::ModelConfig& config = model->config();
+  const int64_t parameters = models::ParameterCount(*model);
   quant::Plan plan = train::PlanOf(*model, recipe, options);
-  if (say_size) {
-    const train::MemoryEstimate memory = train::EstimateMemory(model->config(), parameters, options);
-    constexpr double kGiB = 1 << 30;
-    fmt::print(
-        stderr,
-        "model     {}   {} layers   {} parameters\n"
-        "memory    {:.2f} GiB to train: parameters {:.2f}, moments {:.2f}, gradients {:.2f}, activations {:.2f}, "
-        "logits {:.2f}\n",
-        model->config().model_name, model->layers(), train::CountText(parameters), memory.total() / kGiB,
-        memory.parameters / kGiB, memory.moments / kGiB, memory.gradients / kGiB, memory.activations / kGiB,
-        memory.logits / kGiB);
-  }
+  price.model = fmt::format("{}   {} layer{}   {} parameters", config.model_name, model->layers(),
+                            model->layers() == 1 ? "" : "s", train::CountText(parameters));
+  price.memory = train::EstimateMemory(config, parameters, options);
+  price.steps = options.steps;
+  ThreadPool pool(args.Threads());
+  kernels::Workspace workspace;
+  ops::Context context(pool, kernels::ChooseIsa().isa, workspace);
+  const train::StepFlops flops = train::FlopsOfStep(config, options.rows, options.length);
+  price.step_seconds = train::EstimateStepSeconds(context, flops, plan, options, parameters);
   return plan;
+}
+
+void PrintPrice(const Price& price, const Settings& settings) {
+  const train::MemoryEstimate& memory = price.memory;
+  constexpr double kGiB = 1 << 30;
+  if (const std::string note = settings.IgnoredNote(); !note.empty()) fmt::print(stderr, "note: {}\n", note);
+  fmt::print(stderr,
+             "model     {}\n"
+             "memory    {:.2f} GiB to train: parameters {:.2f}, moments {:.2f}, gradients {:.2f}, activations {:.2f}, "
+             "logits {:.2f}; {:.2f} available\n"
+             "estimate  {}\n",
+             price.model, memory.total() / kGiB, memory.parameters / kGiB, memory.moments / kGiB,
+             memory.gradients / kGiB, memory.activations / kGiB, memory.logits / kGiB, train::AvailableMemory() / kGiB,
+             train::EstimateText(price.step_seconds, price.steps));
+}
+
+void PrintPriceJson(const Price& price) {
+  const auto whole = [](double bytes) { return static_cast<int64_t>(bytes); };
+  const train::MemoryEstimate& memory = price.memory;
+  const nlohmann::ordered_json bytes = {{"event", "memory"},
+                                        {"parameters", whole(memory.parameters)},
+                                        {"moments", whole(memory.moments)},
+                                        {"gradients", whole(memory.gradients)},
+                                        {"activations", whole(memory.activations)},
+                                        {"logits", whole(memory.logits)},
+                                        {"total", whole(memory.total())},
+                                        {"available", whole(train::AvailableMemory())}};
+  const nlohmann::ordered_json time = {
+      {"event", "estimate"}, {"seconds_per_step", price.step_seconds}, {"steps", price.steps}};
+  fmt::print("{}\n{}\n", bytes.dump(), time.dump());
 }
 
 int RunPlan(const Args& args) {
@@ -103,11 +140,13 @@ int RunPlan(const Args& args) {
   const Settings settings = Settings::Load({.words = words, .environment = ProcessEnvironment()});
   const bool json = args.Switch("json");
   const quant::RecipeChoice recipe = quant::ChooseRecipe(settings);
-  const quant::Plan plan =
-      table ? PlanOfTable(path, recipe.rules) : PlanOfModel(settings, recipe, !json && !args.Switch("quiet"));
+  Price price;
+  const quant::Plan plan = table ? PlanOfTable(path, recipe.rules) : PlanOfModel(args, settings, recipe, price);
   if (json) {
     PrintJson(plan);
+    if (!table) PrintPriceJson(price);
   } else {
+    if (!table && !args.Switch("quiet")) PrintPrice(price, settings);
     fmt::print("{}", quant::PlanTable(plan));
   }
   return 0;
@@ -118,7 +157,7 @@ int RunPlan(const Args& args) {
 VerbSpec PlanVerb() {
   return {.name = "plan",
           .synopsis = "[FILE.yml | SITES.json] key=value… [--json]",
-          .summary = "what each matmul is quantized to, forward and backward, and what stays in float",
+          .summary = "what each matmul is quantized to, what stays in float; memory and time of a step",
           .details =
               "With the keys of train: the plan of the model that they describe, before anything runs.\n"
               "SITES.json lists the matmuls of any other model: {\"name\": …, \"ops\": [{\"path\", \"op\", "

@@ -1,5 +1,6 @@
 // octavo report: one HTML file about a run.
 #include <filesystem>
+#include <fstream>
 
 #include "octavo/base/error.h"
 #include "octavo/base/publish.h"
@@ -10,10 +11,24 @@
 namespace octavo {
 namespace {
 
+// A report takes the place of an older one; anything else stays unless --force is given.
+void CheckReplaceable(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) return;
+  std::string head(4096, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(stream.gcount()));
+  if (train::LooksLikeReport(head)) return;
+  throw Error(ErrorCode::kUsage, fmt::format("{} exists and is not a report", file.string()),
+              "choose another name with -o FILE, or add --force to replace it");
+}
+
 int RunReport(const Args& args) {
   const std::filesystem::path run = args.positionals()[0];
   const train::RunRecord record = train::ReadRun(run);
   const std::filesystem::path file = args.Text("output", (run / "report.html").string());
+  if (!args.Switch("force")) CheckReplaceable(file);
   PublishFile(file, train::ReportHtml(record));
   if (args.Switch("json")) {
     fmt::print("{{\"event\":\"report\",\"path\":\"{}\"}}\n", file.string());
@@ -38,7 +53,8 @@ VerbSpec ReportVerb() {
           .least_positionals = 1,
           .most_positionals = 1,
           .options = {{"output", "FILE", "where the page goes (-o FILE)"},
-                      {"plot", "", "draw the loss in the terminal too"}},
+                      {"plot", "", "draw the loss in the terminal too"},
+                      {"force", "", "replace a file that is not a report"}},
           .run = RunReport};
 }
 

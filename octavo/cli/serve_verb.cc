@@ -100,7 +100,8 @@ int Run(const Args& args) {
   api.sampling = SamplingFrom(args, words.settings, model->defaults(), {});
   api.default_max_tokens = model->defaults().max_new_tokens.value_or(0);
   api.end_ids = model->defaults().end_ids;
-  if (api.templates.templates.empty()) say("note: no chat template; /v1/completions only");
+  const bool chat = !api.templates.templates.empty();
+  if (!chat) say("note: no chat template; /v1/completions only");
 
   const auto scheduler = model->Start();
   http->Open(*scheduler, std::move(api));
@@ -109,7 +110,7 @@ int Run(const Args& args) {
     fmt::print("{{\"event\":\"ready\",\"url\":\"{}\",\"port\":{}}}\n", http->url(), http->port());
     std::fflush(stdout);
   }
-  say(fmt::format("ready     {}   chat page /   OpenAI API /v1   metrics /metrics", http->url()));
+  say(fmt::format("ready     {}   {}OpenAI API /v1   metrics /metrics", http->url(), chat ? "chat page /   " : ""));
   say(fmt::format("model     {}", model->Describe()));
   const bool complete = http->Run();
   http.reset();  // what is left of its requests refers to the scheduler

@@ -1,4 +1,5 @@
 // octavo tokenizer train: a byte-level BPE tokenizer from local text.
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <filesystem>
@@ -108,6 +109,22 @@ void Report(const Args& args, const text::TrainedBpe& trained, size_t files, con
   }
 }
 
+// --force replaces a tokenizer and nothing else: every file must be a part of one.
+void CheckReplaceable(const fs::path& folder) {
+  constexpr std::string_view kParts[] = {
+      "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+      "merges.txt",     "chat_template.jinja",   "chat_template.json"};
+  if (!fs::is_directory(folder)) return;  // nothing, or a file, which is refused when the folder is made
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_regular_file() && std::ranges::find(kParts, name) != std::end(kParts)) continue;
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("{} is not replaced: it holds '{}', which is no part of a tokenizer", folder.string(), name),
+        "choose another folder with out=DIR, or remove it yourself");
+  }
+}
+
 int Run(const Args& args) {
   const std::vector<std::string>& words = args.positionals();
   if (words[0] != "train") {
@@ -125,6 +142,7 @@ int Run(const Args& args) {
     throw Error(ErrorCode::kUsage, fmt::format("{} exists", out),
                 "add --force to replace it; it is kept until the new one is complete");
   }
+  if (force) CheckReplaceable(out);
   const auto start = std::chrono::steady_clock::now();
   ThreadPool pool(args.Threads());
   const TrainingTexts texts{std::span(words).subspan(1)};

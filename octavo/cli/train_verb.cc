@@ -27,12 +27,17 @@ bool HasVerb(std::string_view name) {
   return false;
 }
 
-// What most people want next. A run that saved nothing can only be looked at.
-std::string NextCommand(const std::filesystem::path& run, const std::filesystem::path& checkpoint) {
-  if (HasVerb("convert") && !checkpoint.empty()) {
-    return fmt::format("octavo convert {} {}-int8", checkpoint.string(), run.string());
+// What most people want next: the model as it was trained, or a float one in int8. A run that saved nothing can only be
+// looked at.
+std::string NextCommand(const Settings& settings, const std::filesystem::path& run,
+                        const std::filesystem::path& checkpoint) {
+  if (!HasVerb("convert") || checkpoint.empty()) return fmt::format("octavo report {}", run.string());
+  const std::string name = settings.Text("quantization"), file = settings.Text("recipe");
+  if (name.empty() && file.empty()) {
+    return fmt::format("octavo convert {} {}-int8 quantization=int8", checkpoint.string(), run.string());
   }
-  return fmt::format("octavo report {}", run.string());
+  return fmt::format("octavo convert {} {}-{}", checkpoint.string(), run.string(),
+                     name.empty() ? std::filesystem::path(file).stem().string() : name);
 }
 
 int RunTrain(const Args& args) {
@@ -42,15 +47,17 @@ int RunTrain(const Args& args) {
   const Settings settings = Settings::Load({.words = words, .environment = ProcessEnvironment()});
   ThreadPool pool(args.Threads());
   SelfCommunicator self;
-  const train::SignalGuard signals;
-  const train::TrainSummary summary = train::Train({.settings = settings,
-                                                    .log = log,
-                                                    .pool = pool,
-                                                    .communicator = self,
-                                                    .isa = kernels::ChooseIsa().isa,
-                                                    .signal = [&] { return signals.received(); },
-                                                    .json = args.Switch("json") ? stdout : nullptr,
-                                                    .next_command = NextCommand});
+  const train::SignalGuard signals(args.Switch("quiet") ? -1 : STDERR_FILENO);
+  const train::TrainSummary summary =
+      train::Train({.settings = settings,
+                    .log = log,
+                    .pool = pool,
+                    .communicator = self,
+                    .isa = kernels::ChooseIsa().isa,
+                    .signal = [&] { return signals.received(); },
+                    .json = args.Switch("json") ? stdout : nullptr,
+                    .next_command = [&](const auto& run,
+                                        const auto& checkpoint) { return NextCommand(settings, run, checkpoint); }});
   return summary.exit_code;
 }
 

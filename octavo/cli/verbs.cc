@@ -1,6 +1,8 @@
 #include "octavo/cli/verbs.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <string>
 
 #include "octavo/base/error.h"
@@ -19,7 +21,14 @@ std::string MainHelp() {
   return page;
 }
 
+// Trainers that MaxText has beside `train`.
+constexpr std::string_view kNotYet[] = {"sft", "dpo", "rl", "distill"};
+
 [[noreturn]] void ThrowUnknownVerb(std::string_view name) {
+  if (std::find(std::begin(kNotYet), std::end(kNotYet), name) != std::end(kNotYet)) {
+    throw Error(ErrorCode::kUsage, fmt::format("octavo {} is not there yet", name),
+                "octavo train load_parameters_path=… trains on from a model");
+  }
   std::vector<std::string_view> known;
   for (const VerbSpec& verb : Verbs()) known.push_back(verb.name);
   throw Error(ErrorCode::kUsage, fmt::format("unknown verb '{}'", name),
