@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bench/common/driver.h"
 #include "bench/common/isa_option.h"
 #include "bench/common/peers.h"
 #include "bench/common/shapes.h"
@@ -97,18 +98,8 @@ int Run(const Args& args) {
 
 int main(int argc, char** argv) {
   using namespace octavo;
-  try {
-    const VerbSpec spec = bench::Spec();
-    const std::vector<std::string_view> words(argv + 1, argv + argc);
-    const Args args = Args::Parse(spec, words);
-    if (args.Switch("help")) {
-      std::fputs(HelpPage(spec).c_str(), stdout);
-      return 0;
-    }
+  return bench::RunDriver(bench::Spec(), argc, argv, [&](const Args& args) {
     bench::HoldToIsa(args.Text("isa", ""), argv);
     return bench::Run(args);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return error.exit_code();
-  }
+  });
 }

@@ -17,7 +17,7 @@ using kernels::KvSide;
 
 // Keys or values as they are stored, and what is needed to read them.
 struct Stored {
-  std::vector<uint8_t> bytes;
+  kernels::Buffer bytes;  // as the cache of a server: on huge pages
   std::vector<float> scales;
   KvSide side;
 };
@@ -41,41 +41,44 @@ const StoredForm& FormOf(const std::string& name) {
   ThrowUsage("bench attention: keys cannot be stored as '{}'; known: f32 bf16 int8 int4 fp8", name);
 }
 
-// `values` [tokens, heads, width] in the form; codes are random ones when `values` is empty (decode shapes).
+// `values` [tokens, heads, width] in the form. Without values the vectors are random ones and lie as a server keeps
+// them: pages of 64 keys, head after head (decode shapes).
 Stored Store(const StoredForm& form, const std::vector<float>& values, int64_t tokens, int64_t heads, int64_t width,
              uint64_t seed) {
   Stored stored;
   const int64_t vector_bytes = width * form.bits / 8;
-  stored.bytes.resize(tokens * heads * vector_bytes);
+  stored.bytes = kernels::Buffer(static_cast<size_t>(tokens * heads * vector_bytes));
+  auto* bytes = static_cast<uint8_t*>(stored.bytes.data());
   const bool has_scale = form.bits <= 8;
   if (has_scale) stored.scales.assign(tokens * heads, 1.0f / 64);
   for (int64_t i = 0; i < tokens * heads; ++i) {
     for (int64_t b = 0; b < vector_bytes && values.empty() && has_scale; b += 8) {
       const uint64_t bits = kernels::SampleBits(seed, i * vector_bytes + b) & 0xbfbfbfbfbfbfbfbfull;  // no fp8 NaN
-      std::memcpy(&stored.bytes[i * vector_bytes + b], &bits, 8);
+      std::memcpy(bytes + i * vector_bytes + b, &bits, 8);
     }
     for (int64_t c = 0; c < width && (!values.empty() || !has_scale); ++c) {
       const float value = values.empty() ? kernels::SampleValue(seed, i * width + c) : values[i * width + c];
       const uint16_t half = F32ToBF16(value);
-      if (form.bits == 32) std::memcpy(&stored.bytes[i * vector_bytes + c * 4], &value, 4);
-      if (form.bits == 16) std::memcpy(&stored.bytes[i * vector_bytes + c * 2], &half, 2);
+      if (form.bits == 32) std::memcpy(bytes + i * vector_bytes + c * 4, &value, 4);
+      if (form.bits == 16) std::memcpy(bytes + i * vector_bytes + c * 2, &half, 2);
       if (form.bits == 8) {
-        stored.bytes[i * vector_bytes + c] =
-            static_cast<uint8_t>(Encode(form.format, value * 64, OverflowPolicy::kSaturate));
+        bytes[i * vector_bytes + c] = static_cast<uint8_t>(Encode(form.format, value * 64, OverflowPolicy::kSaturate));
       }
     }
   }
-  stored.side.data = stored.bytes.data();
-  stored.side.format = form.format;
-  stored.side.packed = form.packed;
-  stored.side.head_stride = vector_bytes;
-  stored.side.key_stride = heads * vector_bytes;
-  stored.side.page_stride = kernels::kKeyBlock * stored.side.key_stride;
+  KvSide& side = stored.side;
+  side.data = bytes;
+  side.format = form.format;
+  side.packed = form.packed;
+  const bool paged = values.empty();
+  side.head_stride = paged ? kernels::kKeyBlock * vector_bytes : vector_bytes;
+  side.key_stride = paged ? vector_bytes : heads * vector_bytes;
+  side.page_stride = kernels::kKeyBlock * heads * vector_bytes;
   if (has_scale) {
-    stored.side.scale = stored.scales.data();
-    stored.side.scale_head_stride = 1;
-    stored.side.scale_key_stride = heads;
-    stored.side.scale_page_stride = kernels::kKeyBlock * heads;
+    side.scale = stored.scales.data();
+    side.scale_head_stride = paged ? kernels::kKeyBlock : 1;
+    side.scale_key_stride = paged ? 1 : heads;
+    side.scale_page_stride = kernels::kKeyBlock * heads;
   }
   return stored;
 }
@@ -162,7 +165,7 @@ Contender Ours(AttentionBench& bench, std::shared_ptr<Problem> p, std::shared_pt
   ours.name = "octavo";
   ours.family = s.stored;
   ours.macs = s.macs();
-  if (s.decode()) ours.bytes = static_cast<double>(p->key.bytes.size() + p->value.bytes.size());
+  if (s.decode()) ours.bytes = static_cast<double>(p->key.bytes.bytes() + p->value.bytes.bytes());
   if (s.pass == "backward") {
     kernels::AttentionForward(bench.pool, bench.isa, bench.workspace, p->call, p->Result());
     ours.run = [&bench, p](int64_t) {

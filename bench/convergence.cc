@@ -11,6 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "bench/common/driver.h"
 #include "octavo/base/error.h"
 #include "octavo/base/temp_folder.h"
 #include "octavo/cli/args.h"
@@ -209,17 +210,11 @@ int Run(const Args& args) {
 int main(int argc, char** argv) {
   using octavo::OptionSpec;
   const octavo::VerbSpec verb{
-      .name = "bench_convergence",
+      .name = "bench convergence",
       .synopsis = "[--steps N] [--seeds N] [--keep FILE]",
       .summary = "held-out loss of recipes against fp32",
       .details = "",
       .options = {OptionSpec{"steps", "N", "training steps"}, OptionSpec{"seeds", "N", "runs of each recipe"},
                   OptionSpec{"keep", "FILE", "finished runs are kept here and not made again"}}};
-  try {
-    const std::vector<std::string_view> words(argv + 1, argv + argc);
-    return octavo::bench::Run(octavo::Args::Parse(verb, words));
-  } catch (const octavo::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return error.exit_code();
-  }
+  return octavo::bench::RunDriver(verb, argc, argv, octavo::bench::Run);
 }

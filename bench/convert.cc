@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 
+#include "bench/common/driver.h"
 #include "octavo/base/error.h"
 #include "octavo/base/temp_folder.h"
 #include "octavo/checkpoint/checkpoint_writer.h"
@@ -133,9 +134,9 @@ void ConvertOnce(const fs::path& source, const fs::path& target, const std::stri
       summary.write_seconds, seconds, static_cast<double>(summary.peak_bytes) / kGiB);
 }
 
-int Main(int argc, char** argv) {
-  const std::string recipe = argc > 1 ? argv[1] : "int8";
-  const int64_t layers = argc > 2 ? std::atoi(argv[2]) : 16;
+int Run(const Args& args) {
+  const std::string recipe = args.Text("recipe", "int8");
+  const int64_t layers = args.Int("layers", 16, 1, 1000);
   const TempFolder folder;
   InChild([&] { WriteModel(folder / "source", layers); });
   ::sync();
@@ -156,10 +157,13 @@ int Main(int argc, char** argv) {
 }  // namespace octavo
 
 int main(int argc, char** argv) {
-  try {
-    return octavo::Main(argc, argv);
-  } catch (const octavo::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return error.exit_code();
-  }
+  const octavo::VerbSpec spec{
+      .name = "bench convert",
+      .synopsis = "[recipe=int8] [layers=16]",
+      .summary = "converting a random llama against copying its files",
+      .details = "",
+      .options = {{"recipe", "NAME", "what the weights become (int8)"},
+                  {"layers", "N", "decoder layers of the model (16: 1.1 B parameters)"}},
+  };
+  return octavo::bench::RunDriver(spec, argc, argv, octavo::Run);
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bench/common/driver.h"
 #include "bench/engine_model.h"
 #include "bench/engine_peer.h"
 #include "bench/engine_service.h"
@@ -120,8 +121,8 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
   Row prefill{"prefill 512", integer ? 1.9 : 0, {}, {}}, one{"decode 1", integer ? 1.1 : 0, {}, {}},
       eight{"decode 8", recipe == "int8" ? 1.6 : 0, {}, {}};
   Figure bandwidth;
-  const auto wants = [&](const char* name) {
-    return options.figures.find(fmt::format(",{},", name)) != std::string::npos;
+  const auto wants = [&](const char* figure) {
+    return options.figures.find(fmt::format(",{},", figure)) != std::string::npos;
   };
   model.Prefill(64);
   for (int round = 0; round < options.rounds; ++round) {
@@ -222,7 +223,7 @@ int Main(const Args& args) {
 
 int main(int argc, char** argv) {
   const octavo::VerbSpec spec{
-      .name = "bench_engine",
+      .name = "bench engine",
       .synopsis = "[recipes=int8,w4a8] [llama_bench=PATH llama_batched_bench=PATH] [rounds=5] [threads=2]",
       .summary = "prefill, decode, throughput and first token of a random llama, against llama.cpp",
       .details = "",
@@ -236,11 +237,5 @@ int main(int argc, char** argv) {
                   {"requests", "N", "through the scheduler at once; 0: not measured"},
                   {"first_byte", "0|1", "whether a stored model is opened"}},
   };
-  try {
-    std::vector<std::string_view> words(argv + 1, argv + argc);
-    return octavo::bench::Main(octavo::Args::Parse(spec, words));
-  } catch (const octavo::Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return error.exit_code();
-  }
+  return octavo::bench::RunDriver(spec, argc, argv, octavo::bench::Main);
 }

@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "bench/common/driver.h"
 #include "octavo/base/error.h"
 #include "octavo/base/temp_folder.h"
 #include "octavo/checkpoint/checkpoint_store.h"
@@ -205,8 +206,8 @@ void Learn(Job& job) {
   job.new_bits = BitsOf(job.result(folder / "place"));
 }
 
-int Main(int argc, char** argv) {
-  const int kills = argc > 1 ? std::atoi(argv[1]) : 200;
+int Run(const Args& args) {
+  const int kills = static_cast<int>(args.Int("kills", 200, 4, 1'000'000));
   const TempFolder sources;
   for (const int64_t step : {10, 20}) WriteCheckpoint(sources / std::to_string(step), RandomContent(step));
   Job jobs[] = {SaveJob(), ConvertJob(sources.path(), false), ConvertJob(sources.path(), true)};
@@ -231,10 +232,12 @@ int Main(int argc, char** argv) {
 }  // namespace octavo
 
 int main(int argc, char** argv) {
-  try {
-    return octavo::Main(argc, argv);
-  } catch (const octavo::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return error.exit_code();
-  }
+  const octavo::VerbSpec spec{
+      .name = "bench faults",
+      .synopsis = "[kills=200]",
+      .summary = "saving and converting, killed and failing at every system call and at random moments",
+      .details = "Exit 1 when anything is lost or half there.",
+      .options = {{"kills", "N", "random moments in all (200)"}},
+  };
+  return octavo::bench::RunDriver(spec, argc, argv, octavo::Run);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "bench/common/driver.h"
 #include "bench/common/isa_option.h"
 #include "bench/common/peers.h"
 #include "bench/common/report.h"
@@ -109,19 +110,9 @@ int Run(const Args& args) {
 
 int main(int argc, char** argv) {
   using namespace octavo;
-  try {
-    const std::string details = bench::Details();
-    const VerbSpec spec = bench::Spec(details);
-    const std::vector<std::string_view> words(argv + 1, argv + argc);
-    const Args args = Args::Parse(spec, words);
-    if (args.Switch("help")) {
-      std::fputs(HelpPage(spec).c_str(), stdout);
-      return 0;
-    }
+  const std::string details = bench::Details();
+  return bench::RunDriver(bench::Spec(details), argc, argv, [&](const Args& args) {
     bench::HoldToIsa(args.Text("isa", ""), argv);
     return bench::Run(args);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return error.exit_code();
-  }
+  });
 }

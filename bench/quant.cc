@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "bench/common/driver.h"
 #include "octavo/base/error.h"
 #include "octavo/base/rng.h"
 #include "octavo/cli/args.h"
@@ -215,17 +216,5 @@ int Run(const Args& args) {
 
 int main(int argc, char** argv) {
   using namespace octavo;
-  try {
-    const VerbSpec spec = bench::Spec();
-    const std::vector<std::string_view> words(argv + 1, argv + argc);
-    const Args args = Args::Parse(spec, words);
-    if (args.Switch("help")) {
-      std::fputs(HelpPage(spec).c_str(), stdout);
-      return 0;
-    }
-    return bench::Run(args);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return error.exit_code();
-  }
+  return bench::RunDriver(bench::Spec(), argc, argv, bench::Run);
 }

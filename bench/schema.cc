@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/common/driver.h"
 #include "bench/schema_runs.h"
 #include "octavo/base/error.h"
 #include "octavo/cli/args.h"
@@ -26,20 +27,10 @@ VerbSpec Spec() {
 
 int main(int argc, char** argv) {
   using namespace octavo;
-  try {
-    const VerbSpec spec = bench::Spec();
-    const std::vector<std::string_view> words(argv + 1, argv + argc);
-    const Args args = Args::Parse(spec, words);
-    if (args.Switch("help")) {
-      std::fputs(HelpPage(spec).c_str(), stdout);
-      return 0;
-    }
+  return bench::RunDriver(bench::Spec(), argc, argv, [](const Args& args) {
     const std::string path = args.Text("tokenizer", "");
     const auto tokenizer = path.empty() ? text::MakeByteTokenizer() : text::LoadTokenizer(path);
     const auto texts = static_cast<int>(args.Int("texts", 20, 1, 10'000));
     return bench::TimeSchemas(*tokenizer, texts, args.Switch("json")) < 1e-3 ? 0 : 3;
-  } catch (const Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return error.exit_code();
-  }
+  });
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/common/child_process.h"
+#include "bench/common/driver.h"
 #include "bench/common/http_client.h"
 #include "bench/serve_model.h"
 #include "octavo/base/temp_folder.h"
@@ -219,7 +220,7 @@ int Run(const Args& args) {
 
 int main(int argc, char** argv) {
   const octavo::VerbSpec spec{
-      .name = "bench_serve",
+      .name = "bench serve",
       .synopsis = "[llama=PATH] [model=PATH] [keep=FOLDER]",
       .summary = "requests per second and streams of a served model",
       .details = "",
@@ -229,13 +230,8 @@ int main(int argc, char** argv) {
                   {"layers", "N", "of the random model, 16"},
                   {"rounds", "N", "3; the medians are printed"}},
   };
-  try {
-    const std::vector<std::string_view> words(argv + 1, argv + argc);
-    // The converter is this program, started again.
-    if (!words.empty() && words[0] == "convert") return octavo::RunCommand(words);
-    return octavo::bench::Run(octavo::Args::Parse(spec, words));
-  } catch (const octavo::Error& error) {
-    fmt::print(stderr, "error: {}\n  {}\n", error.message(), error.hint());
-    return error.exit_code();
-  }
+  // The converter is this program, started again.
+  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  if (!words.empty() && words[0] == "convert") return octavo::RunCommand(words);
+  return octavo::bench::RunDriver(spec, argc, argv, octavo::bench::Run);
 }

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "bench/common/child_process.h"
+#include "bench/common/driver.h"
 #include "bench/soak_clients.h"
 #include "octavo/base/temp_folder.h"
 #include "octavo/cli/verbs.h"
@@ -393,7 +394,7 @@ int Run(const Args& args) {
 
 int main(int argc, char** argv) {
   const octavo::VerbSpec spec{
-      .name = "bench_soak",
+      .name = "bench soak",
       .synopsis = "[model=PATH] [seconds=60] [only=PARTS] [--quick]",
       .summary = "a server under overload, attack and kill",
       .details = "",
@@ -407,13 +408,8 @@ int main(int argc, char** argv) {
                   {"quick", "", "a minute in all"}},
   };
   ::signal(SIGPIPE, SIG_IGN);
-  try {
-    const std::vector<std::string_view> words(argv + 1, argv + argc);
-    // The server and the trainer are this program, started again.
-    if (!words.empty() && (words[0] == "serve" || words[0] == "train")) return octavo::RunCommand(words);
-    return octavo::bench::Run(octavo::Args::Parse(spec, words));
-  } catch (const octavo::Error& error) {
-    fmt::print(stderr, "error: {}\n  {}\n", error.message(), error.hint());
-    return error.exit_code();
-  }
+  // The server and the trainer are this program, started again.
+  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  if (!words.empty() && (words[0] == "serve" || words[0] == "train")) return octavo::RunCommand(words);
+  return octavo::bench::RunDriver(spec, argc, argv, octavo::bench::Run);
 }

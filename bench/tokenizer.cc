@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "bench/common/driver.h"
 #include "bench/tokenizer_peers.h"
 #include "bench/tokenizer_runs.h"
 #include "bench/tokenizer_texts.h"
@@ -247,17 +248,5 @@ VerbSpec Spec() {
 
 int main(int argc, char** argv) {
   using namespace octavo;
-  try {
-    const VerbSpec spec = bench::Spec();
-    const std::vector<std::string_view> words(argv + 1, argv + argc);
-    const Args args = Args::Parse(spec, words);
-    if (args.Switch("help")) {
-      std::fputs(HelpPage(spec).c_str(), stdout);
-      return 0;
-    }
-    return bench::Run(args);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return error.exit_code();
-  }
+  return bench::RunDriver(bench::Spec(), argc, argv, bench::Run);
 }

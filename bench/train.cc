@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "bench/common/driver.h"
 #include "bench/train.h"
 #include "octavo/base/error.h"
 #include "octavo/cli/args.h"
@@ -164,7 +165,7 @@ int Run(const Args& args) {
 int main(int argc, char** argv) {
   using octavo::OptionSpec;
   const octavo::VerbSpec verb{
-      .name = "bench_train",
+      .name = "bench train",
       .synopsis = "[--size S,M] [--rounds N] [--steps N] [--profile] [--no-peer] [--contenders LIST] [--stats RECIPES]",
       .summary = "whole training steps",
       .details = "",
@@ -174,11 +175,5 @@ int main(int argc, char** argv) {
                   OptionSpec{"contenders", "LIST", "of fp32 int8 and other recipes, eager compile eager-avx2 …"},
                   OptionSpec{"stats", "RECIPES", "instead: what quant_stats=light costs under each"},
                   OptionSpec{"one", "RECIPE", "one contender, as JSON"}}};
-  try {
-    const std::vector<std::string_view> words(argv + 1, argv + argc);
-    return octavo::bench::Run(octavo::Args::Parse(verb, words));
-  } catch (const octavo::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return error.exit_code();
-  }
+  return octavo::bench::RunDriver(verb, argc, argv, octavo::bench::Run);
 }
