@@ -21,7 +21,7 @@ Scheduler::Scheduler(Runner& runner, const text::Tokenizer& tokenizer, Scheduler
       pages_(runner.pages()),
       page_tokens_(runner.page_tokens()),
       batcher_(runner, tokenizer, options_.batch) {
-  if (options_.batch.slots < 1 || options_.batch.step_tokens < options_.batch.slots || options_.max_queue < 1) {
+  if (options_.batch.slots < 1 || options_.batch.step_tokens < options_.batch.slots || options_.max_queue < 0) {
     ThrowUsage("scheduler: {} slots, {} tokens per step, queue of {}: each slot needs a token of the step",
                options_.batch.slots, options_.batch.step_tokens, options_.max_queue);
   }

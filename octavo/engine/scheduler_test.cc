@@ -355,6 +355,17 @@ TEST(Scheduler, QueueIsBoundedAndStopsAreSaid) {
   }
 }
 
+TEST(Scheduler, WithoutAQueueSlotsAreAllThereIs) {
+  FakeRunner runner;
+  SchedulerOptions options = Options(2);
+  options.max_queue = 0;
+  Scheduler scheduler(runner, Bytes(), options);
+  scheduler.Pause();
+  scheduler.Submit(Ask("a", 2), {});
+  scheduler.Submit(Ask("a", 2), {});
+  EXPECT_THROW(scheduler.Submit(Ask("a", 2), {}), Busy);
+}
+
 TEST(Scheduler, SeveralAreTakenTogetherOrNotAtAll) {
   FakeRunner runner;
   SchedulerOptions options = Options(2);
