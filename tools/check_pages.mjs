@@ -312,7 +312,7 @@ async function checkBranches(browser, url) {
 
 async function runningRequests(url, key) {
   const response = await fetch(new URL("metrics", url), { headers: key ? { authorization: `Bearer ${key}` } : {} });
-  return Number(/^\w+_num_requests_running (\d+)/m.exec(await response.text())[1]);
+  return Number(/^\w+_num_requests_running(?:{.*})? (\d+)/m.exec(await response.text())[1]);
 }
 
 async function becomesIdle(url, key) {

@@ -73,9 +73,9 @@ void Api::AddRoutes(Router& router) {
   add(
       "GET", "/metrics",
       [this](Answer exchange) {
-        exchange->Send(
-            {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-             .body = metrics_.Render(context_.options().metrics_prefix, context_.service().Stats(), connections_())});
+        exchange->Send({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                        .body = metrics_.Render(context_.options().metrics_prefix, context_.service().Models().at(0).id,
+                                                context_.service().Stats(), connections_())});
       },
       open, true);
   const Access* access = &router.access();

@@ -491,26 +491,32 @@ TEST(Api, MetricsCountWhatHappened) {
   TestApi api;
   const std::string fresh = api.Get("/metrics").body;
   for (const char* reason : {"stop", "length", "tool_calls", "cancelled", "error"}) {
-    const std::string line = fmt::format("octavo_request_success_total{{finished_reason=\"{}\"}} 0\n", reason);
+    const std::string line =
+        fmt::format("octavo_request_success_total{{model_name=\"mock\",finished_reason=\"{}\"}} 0\n", reason);
     EXPECT_NE(fresh.find(line), std::string::npos) << line;
   }
   for (const char* reason : {"queue_full", "draining", "invalid"}) {
-    const std::string line = fmt::format("octavo_request_rejected_total{{reason=\"{}\"}} 0\n", reason);
+    const std::string line =
+        fmt::format("octavo_request_rejected_total{{model_name=\"mock\",reason=\"{}\"}} 0\n", reason);
     EXPECT_NE(fresh.find(line), std::string::npos) << line;
   }
   api.Post("/v1/completions", R"({"prompt":"abc","max_tokens":5})");
   api.Post("/v1/completions", R"({"prompt":1})");
   const std::string text = api.Get("/metrics").body;
   for (const char* line :
-       {"octavo_generation_tokens_total 5\n", "octavo_request_success_total{finished_reason=\"length\"} 1\n",
-        "octavo_request_rejected_total{reason=\"invalid\"} 1\n", "octavo_num_requests_running 0\n",
-        "octavo_time_to_first_token_seconds_count 1\n", "octavo_inter_token_latency_seconds_count 4\n",
-        "octavo_request_generation_tokens_bucket{le=\"5\"} 1\n", "octavo_kv_cache_usage_perc "}) {
+       {"octavo_generation_tokens_total{model_name=\"mock\"} 5\n",
+        "octavo_request_success_total{model_name=\"mock\",finished_reason=\"length\"} 1\n",
+        "octavo_request_rejected_total{model_name=\"mock\",reason=\"invalid\"} 1\n",
+        "octavo_num_requests_running{model_name=\"mock\"} 0\n",
+        "octavo_time_to_first_token_seconds_count{model_name=\"mock\"} 1\n",
+        "octavo_inter_token_latency_seconds_count{model_name=\"mock\"} 4\n",
+        "octavo_request_generation_tokens_bucket{model_name=\"mock\",le=\"5\"} 1\n", "octavo_kv_cache_usage_perc{"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   }
   ApiOptions options = TestApi::DefaultOptions();
   options.metrics_prefix = "vllm:";
-  EXPECT_NE(TestApi({}, options).Get("/metrics").body.find("\nvllm:num_requests_waiting 0\n"), std::string::npos);
+  EXPECT_NE(TestApi({}, options).Get("/metrics").body.find("\nvllm:num_requests_waiting{model_name=\"mock\"} 0\n"),
+            std::string::npos);
   options.metrics_prefix = "jetstream_";
   TestApi jetstream({}, options);
   jetstream.api.set_startup_seconds(1.5);

@@ -12,8 +12,20 @@ constexpr double kSeconds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 constexpr double kGaps[] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5};
 constexpr double kTokens[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 
-void Value(std::string& out, std::string_view name, std::string_view type, std::string_view help, double value) {
-  out += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
+void Value(std::string& out, std::string_view name, std::string_view type, std::string_view help, double value,
+           std::string_view labels = {}) {
+  out += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, type);
+  out += labels.empty() ? fmt::format("{} {}\n", name, value) : fmt::format("{}{{{}}} {}\n", name, labels, value);
+}
+
+// As Prometheus quotes the value of a label.
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '\\' || c == '"') quoted += '\\';
+    quoted += c == '\n' ? ' ' : c;
+  }
+  return quoted + '"';
 }
 
 double Share(int64_t part, int64_t whole) {
@@ -28,15 +40,16 @@ void Histogram::Add(double value) {
   sum_ += value;
 }
 
-void Histogram::Render(std::string_view name, std::string_view help, std::string& out) const {
+void Histogram::Render(std::string_view name, std::string_view help, std::string_view labels, std::string& out) const {
   out += fmt::format("# HELP {0} {1}\n# TYPE {0} histogram\n", name, help);
   int64_t total = 0;
   for (size_t i = 0; i < counts_.size(); ++i) {
     total += counts_[i];
     const std::string bound = i < bounds_.size() ? fmt::format("{}", bounds_[i]) : "+Inf";
-    out += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, bound, total);
+    out += fmt::format("{}_bucket{{{}{}le=\"{}\"}} {}\n", name, labels, labels.empty() ? "" : ",", bound, total);
   }
-  out += fmt::format("{0}_sum {1}\n{0}_count {2}\n", name, sum_, total);
+  const std::string all = labels.empty() ? std::string() : fmt::format("{{{}}}", labels);
+  out += fmt::format("{0}_sum{1} {2}\n{0}_count{1} {3}\n", name, all, sum_, total);
 }
 
 Metrics::Metrics()
@@ -78,24 +91,26 @@ void Metrics::FirstToken(double seconds) {
   first_token_.Add(seconds);
 }
 
-std::string Metrics::Render(std::string_view prefix, const engine::ServiceStats& stats, int64_t connections) const {
+std::string Metrics::Render(std::string_view prefix, std::string_view model, const engine::ServiceStats& stats,
+                            int64_t connections) const {
   if (prefix == "jetstream_") return RenderJetStream(stats);
+  const std::string labels = "model_name=" + Quoted(model);
   const std::lock_guard lock(mutex_);
   std::string out;
   const auto gauge = [&](std::string_view name, std::string_view help, double value) {
-    Value(out, fmt::format("{}{}", prefix, name), "gauge", help, value);
+    Value(out, fmt::format("{}{}", prefix, name), "gauge", help, value, labels);
   };
   const auto counter = [&](std::string_view name, std::string_view help, int64_t value) {
-    Value(out, fmt::format("{}{}", prefix, name), "counter", help, static_cast<double>(value));
+    Value(out, fmt::format("{}{}", prefix, name), "counter", help, static_cast<double>(value), labels);
   };
   const auto labelled = [&](std::string_view name, std::string_view help, std::string_view label, const auto& values) {
     out += fmt::format("# HELP {0}{1} {2}\n# TYPE {0}{1} counter\n", prefix, name, help);
     for (const auto& entry : values) {
-      out += fmt::format("{}{}{{{}=\"{}\"}} {}\n", prefix, name, label, entry.first, entry.second);
+      out += fmt::format("{}{}{{{},{}=\"{}\"}} {}\n", prefix, name, labels, label, entry.first, entry.second);
     }
   };
   const auto histogram = [&](std::string_view name, std::string_view help, const Histogram& values) {
-    values.Render(fmt::format("{}{}", prefix, name), help, out);
+    values.Render(fmt::format("{}{}", prefix, name), help, labels, out);
   };
   gauge("num_requests_running", "Requests in slots.", static_cast<double>(stats.running));
   gauge("num_requests_waiting", "Requests that wait for a slot.", static_cast<double>(stats.waiting));
@@ -136,14 +151,14 @@ std::string Metrics::RenderJetStream(const engine::ServiceStats& stats) const {
   int64_t finished = 0;
   for (const auto& entry : finished_) finished += entry.second;
   Value(out, "jetstream_request_success_count", "counter", "Requests that ended.", static_cast<double>(finished));
-  first_token_.Render("jetstream_time_to_first_token", "From the request to its first token, seconds.", out);
-  token_gap_.Render("jetstream_time_per_output_token", "Between tokens of one request, seconds.", out);
-  prefill_token_.Render("jetstream_time_per_prefill_token", "Running the prompt, seconds per token.", out);
-  queue_.Render("jetstream_queue_duration", "Waiting for a slot, seconds.", out);
-  queue_.Render("jetstream_wait_time_per_request", "Waiting for a slot, seconds.", out);
-  whole_.Render("jetstream_time_per_request", "From the request to its end, seconds.", out);
-  prompt_tokens_.Render("jetstream_request_input_length", "Prompt tokens of a request.", out);
-  generated_tokens_.Render("jetstream_request_output_length", "Generated tokens of a request.", out);
+  first_token_.Render("jetstream_time_to_first_token", "From the request to its first token, seconds.", {}, out);
+  token_gap_.Render("jetstream_time_per_output_token", "Between tokens of one request, seconds.", {}, out);
+  prefill_token_.Render("jetstream_time_per_prefill_token", "Running the prompt, seconds per token.", {}, out);
+  queue_.Render("jetstream_queue_duration", "Waiting for a slot, seconds.", {}, out);
+  queue_.Render("jetstream_wait_time_per_request", "Waiting for a slot, seconds.", {}, out);
+  whole_.Render("jetstream_time_per_request", "From the request to its end, seconds.", {}, out);
+  prompt_tokens_.Render("jetstream_request_input_length", "Prompt tokens of a request.", {}, out);
+  generated_tokens_.Render("jetstream_request_output_length", "Generated tokens of a request.", {}, out);
   return out;
 }
 

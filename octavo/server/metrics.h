@@ -20,7 +20,8 @@ class Histogram {
   explicit Histogram(std::span<const double> bounds) : bounds_(bounds), counts_(bounds.size() + 1) {}
 
   void Add(double value);
-  void Render(std::string_view name, std::string_view help, std::string& out) const;
+  // `labels` as name="value", or nothing.
+  void Render(std::string_view name, std::string_view help, std::string_view labels, std::string& out) const;
 
  private:
   std::span<const double> bounds_;
@@ -40,7 +41,9 @@ class Metrics {
   // From the start of the server to its first answer. Before anything else is counted.
   void set_startup_seconds(double seconds) { startup_seconds_ = seconds; }
 
-  std::string Render(std::string_view prefix, const engine::ServiceStats& stats, int64_t connections) const;
+  // Every series carries the label model_name, as boards made for vLLM ask for it; JetStream's have none.
+  std::string Render(std::string_view prefix, std::string_view model, const engine::ServiceStats& stats,
+                     int64_t connections) const;
 
  private:
   std::string RenderJetStream(const engine::ServiceStats& stats) const;
