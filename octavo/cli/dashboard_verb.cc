@@ -109,7 +109,7 @@ int RunDashboard(const Args& args) {
     floor = nats;
   }
   server::Router router{server::Access({})};
-  router.AddFiles(server::DashboardFiles());
+  router.AddFiles(server::DashboardFiles(), args.Text("web_dir", ""));
   router.Add({.method = "GET",
               .path = "/api/view",
               .answer =
@@ -163,7 +163,8 @@ VerbSpec DashboardVerb() {
           .least_positionals = 1,
           .most_positionals = 12,
           .options = {{"port", "N", "default 8081; 0: any free one"},
-                      {"floor", "NATS", "the entropy of the data, drawn under the loss"}},
+                      {"floor", "NATS", "the entropy of the data, drawn under the loss"},
+                      {"web_dir", "DIR", "reads the page's files there at every request, for who writes pages"}},
           .run = RunDashboard};
 }
 

@@ -74,6 +74,7 @@ int Run(const Args& args) {
   options.access = ReadAccess(args, options.http.host);
   options.drain_seconds = static_cast<double>(args.Int("drain_seconds", 30, 0, 3600));
   options.files = server::WebFiles();
+  options.web_dir = args.Text("web_dir", "");
   server::RequireSafe(options);
   server::ApiOptions api;
   api.strict_request = args.Switch("strict_request");
@@ -132,6 +133,7 @@ VerbSpec ServeVerb() {
       {"served_model_name", "NAME", "the id that clients use"},
       {"chat_template", "FILE", "a chat template instead of the model's own"},
       {"serve_chat", "BOOL", "false: completions only"},
+      {"web_dir", "DIR", "reads the page's files there at every request, for who writes pages: web/chat"},
       {"strict_request", "", "unknown fields of a request are errors instead of notes"},
       {"metrics_public", "", "/metrics and /version need no key"},
       {"metrics_prefix", "TEXT", "octavo_; vllm: or jetstream_ for existing dashboards"}};

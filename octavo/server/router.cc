@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "octavo/base/error.h"
+#include "octavo/base/mapped_file.h"
 #include "octavo/server/api_error.h"
 
 namespace octavo::server {
@@ -98,13 +99,23 @@ std::string Unzip(std::string_view gzip) {
   return text;
 }
 
-void SendFile(const WebFile& file, const std::shared_ptr<Exchange>& exchange) {
+// The file that a table has for the path, as it is on the disk now.
+std::string ReadPage(const std::filesystem::path& folder, std::string_view path) {
+  const MappedFile file(folder / (path == "/" ? "index.html" : path.substr(1)));
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+void SendFile(const WebFile& file, const std::filesystem::path& folder, const std::shared_ptr<Exchange>& exchange) {
   HttpResponse response{.content_type = std::string(file.content_type),
                         .headers = {{"Content-Security-Policy", std::string(kPagePolicy)},
                                     {"Referrer-Policy", "no-referrer"},
-                                    {"Cache-Control", "no-cache"},
-                                    {"Vary", "Accept-Encoding"},
-                                    {"ETag", std::string(file.etag)}}};
+                                    {"Cache-Control", "no-cache"}}};
+  if (!folder.empty()) {
+    response.body = ReadPage(folder, file.path);
+    return exchange->Send(std::move(response));
+  }
+  response.headers.emplace_back("Vary", "Accept-Encoding");
+  response.headers.emplace_back("ETag", file.etag);
   if (HasVersion(exchange->request(), file.etag)) {
     response.status = 304;
   } else if (!AcceptsGzip(exchange->request())) {
@@ -118,11 +129,16 @@ void SendFile(const WebFile& file, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-void Router::AddFiles(std::span<const WebFile> files) {
+void Router::AddFiles(std::span<const WebFile> files, const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!folder.empty() && !std::filesystem::exists(folder / "index.html", ignored)) {
+    throw Error(ErrorCode::kUsage, fmt::format("web_dir={}: no index.html there", folder.string()),
+                "give the folder of a page's sources, such as web/chat");
+  }
   for (const WebFile& file : files) {
     Add({.method = "GET",
          .path = std::string(file.path),
-         .answer = [file](const std::shared_ptr<Exchange>& exchange) { SendFile(file, exchange); },
+         .answer = [file, folder](const std::shared_ptr<Exchange>& exchange) { SendFile(file, folder, exchange); },
          .is_public = true,
          .quick = true});
   }

@@ -2,6 +2,7 @@
 // errors as JSON, the files of a web page. Used by `octavo serve` and `octavo dashboard`; tested without sockets.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -28,7 +29,8 @@ class Router : public HttpHandler {
 
   void Add(Route route) { routes_.push_back(std::move(route)); }
   // The files must stay. Anyone may read them: they hold no secret, and the page asks for the key itself.
-  void AddFiles(std::span<const WebFile> files);
+  // With `folder` they are read there instead, at every request, as whoever writes a page wants it; no other file is.
+  void AddFiles(std::span<const WebFile> files, const std::filesystem::path& folder = {});
   // While there is nothing behind the routes yet: requests that find no route get this answer instead of 404.
   void set_stopgap(std::optional<HttpResponse> answer) { stopgap_ = std::move(answer); }
   const Access& access() const { return access_; }

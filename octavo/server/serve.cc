@@ -34,7 +34,7 @@ void RequireSafe(const ServeOptions& options) {
 Server::Server(ServeOptions options)
     : options_(std::move(options)), router_(Access(options_.access)), ending_(std::make_unique<Ending>()) {
   RequireSafe(options_);
-  router_.AddFiles(options_.files);
+  router_.AddFiles(options_.files, options_.web_dir);
   for (const char* path : {"/health", "/v1/health"}) {
     router_.Add({.method = "GET",
                  .path = path,

@@ -23,6 +23,7 @@ struct ServeOptions {
   HttpOptions http = {};
   AccessOptions access = {};
   std::span<const WebFile> files = {};  // the page at /
+  std::filesystem::path web_dir = {};   // where its files are read instead
   double drain_seconds = 30;            // that running requests get when the server is told to end
 };
 

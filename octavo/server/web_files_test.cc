@@ -10,6 +10,7 @@
 #include <string>
 
 #include "octavo/base/sha256.h"
+#include "octavo/base/temp_folder.h"
 #include "octavo/server/server_test_support.h"
 
 namespace octavo::server {
@@ -71,6 +72,25 @@ TEST(WebFiles, AreUnpackedForPlainClients) {
   for (const char* no : {"gzip;q=0", "gzip; q=0.000, *", "br", "", "*;q=0", "identity, xgzip"}) {
     EXPECT_FALSE(zipped(no)) << no;
   }
+}
+
+// A page that is being written is read from the disk, and nothing beside it.
+TEST(WebFiles, AreReadFromAFolderWhereOneIsGiven) {
+  const TempFolder folder;
+  TestApi api;
+  EXPECT_THROW(api.router.AddFiles(WebFiles(), folder / "no"), Error);
+  const auto write = [&](const char* name, const char* text) { std::ofstream(folder / name) << text; };
+  write("index.html", "first");
+  write("secret.txt", "secret");
+  api.router.AddFiles(WebFiles(), folder / "");
+  EXPECT_EQ(api.Get("/").body, "first");
+  write("index.html", "second");
+  const HttpResponse page = api.Ask({.method = "GET", .path = "/", .headers = {{"Accept-Encoding", "gzip"}}});
+  EXPECT_EQ(page.body, "second");
+  EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
+  EXPECT_EQ(page.headers[0].first, "Content-Security-Policy");
+  EXPECT_EQ(api.Get("/chat.js").status, 500);  // not there
+  EXPECT_EQ(api.Get("/secret.txt").status, 404);
 }
 
 }  // namespace
