@@ -31,20 +31,22 @@ struct World {
 
 void ParseAnswer(std::string_view text, uint8_t first) {
   const auto form = static_cast<server::ToolForm>(first % 4);
-  std::string content[2], reasoning[2];
-  size_t calls[2] = {0, 0};
+  std::string content[2], reasoning[2], called[2];
   for (const size_t step : {size_t{1}, size_t{1} << 20}) {
     server::OutputParser parser({.tools = form, .reasoning = (first & 8) != 0, .names = {"f"}});
     const size_t which = step > 1;
     const auto add = [&](const server::OutputDelta& delta) {
       content[which] += delta.content;
       reasoning[which] += delta.reasoning;
-      calls[which] += delta.calls.size();
+      for (const server::ToolCall& piece : delta.calls) {
+        if (!piece.name.empty()) called[which] += "\n" + piece.name + " ";
+        called[which] += piece.arguments;
+      }
     };
     for (size_t at = 0; at < text.size(); at += step) add(parser.Push(text.substr(at, step), {}));
     add(parser.Finish());
   }
-  if (content[0] != content[1] || reasoning[0] != reasoning[1] || calls[0] != calls[1]) __builtin_trap();
+  if (content[0] != content[1] || reasoning[0] != reasoning[1] || called[0] != called[1]) __builtin_trap();
 }
 
 }  // namespace

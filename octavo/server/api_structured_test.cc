@@ -152,7 +152,7 @@ TEST(Structured, ARequiredCallIsNeverPlainText) {
                                      parameters)));
   };
   const std::pair<const char*, const char*> open[] = {
-      {R"({"const":7})", "7"}, {R"({"enum":["{}"]})", R"("{}")"}, {R"({"const":[1,null]})", "[1, null]"}};
+      {R"({"const":7})", "7"}, {R"({"enum":["{}"]})", R"("{}")"}, {R"({"const":[1,null]})", "[1,null]"}};
   for (const auto& [parameters, expected] : open) {
     const json choice = api.Json(ask(parameters))["choices"][0];
     EXPECT_EQ(choice["finish_reason"], "tool_calls") << parameters;
@@ -171,9 +171,10 @@ TEST(Structured, CallsThatTheModelChoosesToMake) {
   EXPECT_EQ(whole["finish_reason"], "tool_calls");
   EXPECT_EQ(whole["message"]["content"], "Let me see.");
   EXPECT_EQ(whole["message"]["tool_calls"][0]["function"]["arguments"], R"({"a": 1, "b": "x"})");
-  // The same as a stream: name and id first, then the arguments.
+  // The same as a stream: name and id first, then the arguments as they are written.
   const HttpResponse response = api.Post("/v1/chat/completions", Chat(std::string(R"(,"stream":true,)") + kTools));
   std::string content, name, arguments, reason, id;
+  int pieces = 0;
   for (const json& chunk : TestApi::Chunks(response.body)) {
     const json& choice = chunk["choices"][0];
     content += choice["delta"].value("content", "");
@@ -182,6 +183,7 @@ TEST(Structured, CallsThatTheModelChoosesToMake) {
       EXPECT_EQ(call["index"], 0);
       id += call.value("id", "");
       name += call["function"].value("name", "");
+      pieces += call["function"].value("arguments", "").empty() ? 0 : 1;
       arguments += call["function"].value("arguments", "");
     }
     if (!choice["finish_reason"].is_null()) reason = choice["finish_reason"];
@@ -189,6 +191,7 @@ TEST(Structured, CallsThatTheModelChoosesToMake) {
   EXPECT_EQ(content, "Let me see.");
   EXPECT_EQ(name, "add");
   EXPECT_EQ(arguments, R"({"a": 1, "b": "x"})");
+  EXPECT_GT(pieces, 5);
   EXPECT_TRUE(id.starts_with("call_"));
   EXPECT_EQ(reason, "tool_calls");
   // Without tools the same words are words.

@@ -149,13 +149,13 @@ void Generation::OnEvent(size_t prompt, engine::Event&& event) {
   if (event.finish) choice.finish = event.finish;
   if (request_.stream) {
     Stream(index, delta, event);
-    choice.calls.insert(choice.calls.end(), delta.calls.begin(), delta.calls.end());
+    JoinCalls(choice.calls, std::move(delta.calls));
     if (event.finish) StreamFinish(index);
     return;
   }
   choice.text += delta.content;
   choice.reasoning += delta.reasoning;
-  std::move(delta.calls.begin(), delta.calls.end(), std::back_inserter(choice.calls));
+  JoinCalls(choice.calls, std::move(delta.calls));
   std::move(event.logprobs.begin(), event.logprobs.end(), std::back_inserter(choice.logprobs));
   std::move(event.prompt.begin(), event.prompt.end(), std::back_inserter(choice.prompt));
 }

@@ -218,21 +218,25 @@ void Generation::Stream(size_t index, const OutputDelta& delta, const engine::Ev
   if (!delta.content.empty() || (delta.reasoning.empty() && (has_logprobs || has_ids))) {
     chunk([&](JsonWriter& json) { json.Key("delta").BeginObject().Field("content", delta.content).EndObject(); }, true);
   }
-  for (size_t i = 0; i < delta.calls.size(); ++i) {
-    // The name first, then the arguments, as clients put them together.
-    const size_t number = choice.calls.size() + i;
-    chunk(
-        [&](JsonWriter& json) {
-          json.Key("delta").BeginObject();
-          WriteToolCalls(json, {{.name = delta.calls[i].name, .arguments = ""}}, index, number, true);
-          json.EndObject();
-        },
-        false);
+  // Pieces go out as they come: a name with its id, then arguments.
+  size_t begun = choice.calls.size();
+  for (const ToolCall& piece : delta.calls) {
+    if (!piece.name.empty()) {
+      chunk(
+          [&](JsonWriter& json) {
+            json.Key("delta").BeginObject();
+            WriteToolCalls(json, {{.name = piece.name, .arguments = ""}}, index, begun, true);
+            json.EndObject();
+          },
+          false);
+      ++begun;
+    }
+    if (piece.arguments.empty()) continue;
     chunk(
         [&](JsonWriter& json) {
           json.Key("delta").BeginObject().Key("tool_calls").BeginArray().BeginObject();
-          json.Field("index", static_cast<int64_t>(number)).Key("function").BeginObject();
-          json.Field("arguments", delta.calls[i].arguments).EndObject().EndObject().EndArray().EndObject();
+          json.Field("index", static_cast<int64_t>(begun - 1)).Key("function").BeginObject();
+          json.Field("arguments", piece.arguments).EndObject().EndObject().EndArray().EndObject();
         },
         false);
   }

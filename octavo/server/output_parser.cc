@@ -27,7 +27,7 @@ void DropLeadingSpace(std::string& text) { text.erase(0, std::min(text.find_firs
 }  // namespace
 
 OutputParser::OutputParser(OutputForm form) : form_(std::move(form)) {
-  if (form_.only_call) stage_ = Stage::kCall;
+  if (form_.only_call) BeginCalls();
   if (!form_.only_call && form_.reasoning_open) {
     stage_ = Stage::kReasoning;
     skip_space_ = true;
@@ -40,7 +40,7 @@ OutputDelta OutputParser::Push(std::string_view text, std::span<const int32_t> t
       std::find(tokens.begin(), tokens.end(), *form_.tool_token) != tokens.end()) {
     out.content += pending_;
     pending_.clear();
-    stage_ = Stage::kCall;
+    BeginCalls();
   }
   pending_ += text;
   Run(out, false);
@@ -119,7 +119,7 @@ bool OutputParser::RunContent(OutputDelta& out, bool last) {
     if (first == std::string::npos && !last) return false;
     content_began_ = true;
     if (first != std::string::npos && pending_[first] == '{') {
-      stage_ = Stage::kCall;
+      BeginCalls();
       return true;
     }
   }
@@ -133,7 +133,7 @@ bool OutputParser::RunContent(OutputDelta& out, bool last) {
       const std::string_view before = std::string_view(pending_).substr(0, at);
       out.content += before.substr(0, before.size() - TrailingSpace(before));
       pending_.erase(0, at + tag.size());
-      stage_ = Stage::kCall;
+      BeginCalls();
       return true;
     }
     held = last ? 0 : HeldBack(pending_, tag);
@@ -145,26 +145,61 @@ bool OutputParser::RunContent(OutputDelta& out, bool last) {
   return false;
 }
 
-bool OutputParser::AddCalls(std::optional<std::vector<ToolCall>> calls, OutputDelta& out) {
-  if (!calls) return false;
+void OutputParser::BeginCalls() {
+  stage_ = Stage::kCall;
   // Bare JSON may be an answer that only looks like a call.
+  const bool plain = !form_.only_call && form_.tools == ToolForm::kPlainJson;
+  calls_.emplace(CallStream::Options{.bare_names = !form_.only_call && form_.tools == ToolForm::kMistral,
+                                     .any_value = form_.only_call,
+                                     .names = plain ? &form_.names : nullptr});
+}
+
+void OutputParser::AddPieces(std::vector<ToolCall> pieces, OutputDelta& out) {
+  for (ToolCall& piece : pieces) {
+    if (!piece.name.empty()) {
+      left_out_ = form_.one_call && called_;
+      called_ = true;
+    }
+    if (!left_out_) out.calls.push_back(std::move(piece));
+  }
+}
+
+bool OutputParser::AddWhole(std::optional<std::vector<ToolCall>> calls, OutputDelta& out) {
+  if (!calls) return false;
   const bool known =
       std::all_of(calls->begin(), calls->end(), [&](const ToolCall& c) { return form_.names.contains(c.name); });
-  if (form_.tools == ToolForm::kPlainJson && !known) return false;
-  for (ToolCall& call : *calls) {
-    if (form_.one_call && called_) break;
-    called_ = true;
-    out.calls.push_back(std::move(call));
-  }
+  if (form_.tools == ToolForm::kPlainJson && !form_.only_call && !known) return false;
+  AddPieces(std::move(*calls), out);
   return true;
 }
 
 bool OutputParser::RunCall(OutputDelta& out, bool last) {
+  if (!calls_) return RunWholeCall(out, last);
+  std::vector<ToolCall> pieces;
+  const CallStream::State state = calls_->Read(pending_, last, pieces);
+  AddPieces(std::move(pieces), out);
+  if (state == CallStream::State::kOpen) return false;
+  if (state == CallStream::State::kOther) {
+    calls_.reset();
+    return true;
+  }
+  if (!form_.only_call && form_.tools == ToolForm::kTagged) {
+    const size_t end = pending_.find(kCallEnd);
+    if (end == std::string::npos && !last) return false;
+    if (!kCallEnd.starts_with(pending_)) out.content += pending_.substr(0, end);
+    pending_.erase(0, end == std::string::npos ? pending_.size() : end + kCallEnd.size());
+  }
+  stage_ = Stage::kContent;
+  skip_space_ = true;
+  return true;
+}
+
+bool OutputParser::RunWholeCall(OutputDelta& out, bool last) {
   if (!form_.only_call && form_.tools == ToolForm::kTagged) {
     const size_t end = pending_.find(kCallEnd);
     if (end == std::string::npos && !last) return false;
     const std::string inner = pending_.substr(0, end);
-    if (!AddCalls(ParseCallJson(inner), out)) {
+    if (!AddWhole(ParseCallJson(inner), out)) {
       out.content += std::string(kCall) + inner;
       if (end != std::string::npos) out.content += kCallEnd;
     }
@@ -174,17 +209,8 @@ bool OutputParser::RunCall(OutputDelta& out, bool last) {
     return true;
   }
   if (!last) return false;
-  if (form_.only_call) {
-    if (std::optional<ToolCall> call = ParseForcedCall(pending_)) {
-      out.calls.push_back(std::move(*call));
-    } else {
-      out.content += pending_;
-    }
-    pending_.clear();
-    return false;
-  }
-  const bool mistral = form_.tools == ToolForm::kMistral;
-  if (!AddCalls(mistral ? ParseMistralCalls(pending_) : ParseCallJson(pending_), out)) {
+  const bool mistral = !form_.only_call && form_.tools == ToolForm::kMistral;
+  if (!AddWhole(ParseCallJson(pending_), out)) {
     out.content += mistral ? std::string(kMistral) + pending_ : pending_;
   }
   pending_.clear();

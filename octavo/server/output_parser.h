@@ -1,5 +1,7 @@
 // Takes apart what a chat model writes, while it is written: the reasoning block, ordinary text, calls of tools. Text
 // that may still become a tag is held back; what looked like a call and is none comes out as text, so nothing is lost.
+// A call is one as soon as its name is known and its arguments begin; they are given as the model wrote them, and are
+// cut where its answer was.
 // One per choice of an answer.
 #pragma once
 
@@ -11,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "octavo/server/call_stream.h"
 #include "octavo/server/tool_calls.h"
 
 namespace octavo::server {
@@ -27,13 +30,15 @@ struct OutputForm {
 
 struct OutputDelta {
   std::string content, reasoning;
-  std::vector<ToolCall> calls;
+  std::vector<ToolCall> calls;  // with a name: one begins; without: more arguments of the last one
   bool empty() const { return content.empty() && reasoning.empty() && calls.empty(); }
 };
 
 class OutputParser {
  public:
   explicit OutputParser(OutputForm form);
+  OutputParser(const OutputParser&) = delete;
+  OutputParser& operator=(const OutputParser&) = delete;
 
   OutputDelta Push(std::string_view text, std::span<const int32_t> tokens);
   OutputDelta Finish();
@@ -46,14 +51,19 @@ class OutputParser {
   bool RunReasoning(OutputDelta& out, bool last);
   bool RunContent(OutputDelta& out, bool last);
   bool RunCall(OutputDelta& out, bool last);
-  bool AddCalls(std::optional<std::vector<ToolCall>> calls, OutputDelta& out);
+  void BeginCalls();
+  bool RunWholeCall(OutputDelta& out, bool last);  // of a form that cannot be read while it is written
+  bool AddWhole(std::optional<std::vector<ToolCall>> calls, OutputDelta& out);
+  void AddPieces(std::vector<ToolCall> pieces, OutputDelta& out);
 
   OutputForm form_;
   Stage stage_ = Stage::kStart;
   std::string pending_;
-  bool skip_space_ = false;     // before the next text of this stage
-  bool content_began_ = false;  // text other than white space came before
+  bool skip_space_ = false;          // before the next text of this stage
+  bool content_began_ = false;       // text other than white space came before
+  std::optional<CallStream> calls_;  // in kCall, unless the text has another form
   bool called_ = false;
+  bool left_out_ = false;  // the call that is being read
 };
 
 }  // namespace octavo::server

@@ -12,7 +12,7 @@ std::string Parsed(const OutputForm& form, std::string_view text, size_t step) {
   const auto add = [&](const OutputDelta& delta) {
     all.content += delta.content;
     all.reasoning += delta.reasoning;
-    all.calls.insert(all.calls.end(), delta.calls.begin(), delta.calls.end());
+    JoinCalls(all.calls, std::vector<ToolCall>(delta.calls));
   };
   for (size_t at = 0; at < text.size(); at += step) add(parser.Push(text.substr(at, step), {}));
   add(parser.Finish());
@@ -22,7 +22,7 @@ std::string Parsed(const OutputForm& form, std::string_view text, size_t step) {
 }
 
 void ExpectParsed(const OutputForm& form, std::string_view text, std::string_view expected) {
-  for (const size_t step : {size_t{1}, size_t{2}, size_t{7}, size_t{1000}}) {
+  for (const size_t step : {size_t{1}, size_t{2}, size_t{3}, size_t{7}, size_t{1000}}) {
     EXPECT_EQ(Parsed(form, text, step), expected) << text << " in pieces of " << step;
   }
 }
@@ -48,8 +48,9 @@ TEST(OutputParser, TaggedCalls) {
   ExpectParsed(form,
                "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n"
                "<tool_call>{\"name\":\"g\",\"arguments\":{\"a\":[1,\"</x>\"]}}</tool_call>",
-               "||f({})g({\"a\": [1, \"</x>\"]})");
+               "||f({})g({\"a\":[1,\"</x>\"]})");
   ExpectParsed(form, "<tool_call>{\"name\":\"f\",\"arguments\":{}}", "||f({})");  // cut before the end tag
+  ExpectParsed(form, "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool", "||f({})");
   ExpectParsed(form, "<tool_call>not json</tool_call> x", "<tool_call>not json</tool_call>x||");
   ExpectParsed(form, "a < b <tool", "a < b <tool||");
   ExpectParsed({.tools = ToolForm::kTagged, .reasoning = true},
@@ -76,13 +77,73 @@ TEST(OutputParser, MistralCalls) {
   OutputParser parser(form);  // the marker as a special token, which leaves no text
   const int32_t marker[] = {9};
   EXPECT_TRUE(parser.Push("", marker).empty());
-  EXPECT_TRUE(parser.Push(R"([{"name":"f","arguments":{}}])", {}).empty());
-  ASSERT_EQ(parser.Finish().calls.size(), 1u);
+  EXPECT_EQ(parser.Push(R"([{"name":"f","arguments":{}}])", {}).calls[0].name, "f");
+  EXPECT_TRUE(parser.Finish().empty());
 }
 
 TEST(OutputParser, AConstrainedAnswerIsOneCall) {
   ExpectParsed({.tools = ToolForm::kTagged, .only_call = true}, R"({"name":"f","arguments":{"x":1}})",
-               R"(||f({"x": 1}))");
+               R"(||f({"x":1}))");
+  // A schema may allow other values than objects.
+  const OutputForm form{.tools = ToolForm::kMistral, .only_call = true};
+  ExpectParsed(form, R"({"name":"f","arguments":"a}\"{"})", R"(||f("a}\"{"))");
+  ExpectParsed(form, R"({"name":"f","arguments":-1.5e3})", R"(||f(-1.5e3))");
+  ExpectParsed(form, R"({"name":"f","arguments": [true, {"a":"]"}] })", R"(||f([true, {"a":"]"}]))");
+  ExpectParsed(form, R"({"name":"f","argu)", R"({"name":"f","argu||)");  // cut before it was a call
+}
+
+// Concatenated, what has come after each piece of the text.
+std::string Pieces(const OutputForm& form, std::initializer_list<std::string_view> texts) {
+  OutputParser parser(form);
+  std::string all;
+  for (const std::string_view text : texts) {
+    for (const ToolCall& piece : parser.Push(text, {}).calls) all += piece.name + "(" + piece.arguments + ")";
+    all += "/";
+  }
+  for (const ToolCall& piece : parser.Finish().calls) all += piece.name + "(" + piece.arguments + ")";
+  return all;
+}
+
+TEST(OutputParser, ArgumentsComeAsTheyAreWritten) {
+  EXPECT_EQ(Pieces({.tools = ToolForm::kTagged}, {"<tool_call>{\"name\": \"f\", ", "\"arguments\": ", "{\"te",
+                                                  "xt\": \"a}", "b\"}", "}</tool_call>"}),
+            "//f()({\"te)/(xt\": \"a})/(b\"})//");
+  EXPECT_EQ(Pieces({.tools = ToolForm::kMistral}, {"[TOOL_CALLS]f[AR", "GS]{", "\"x\":", "1}"}),
+            "/f()({)/(\"x\":)/(1})/");
+  EXPECT_EQ(Pieces({.tools = ToolForm::kPlainJson, .names = {"f"}},
+                   {"{\"type\":\"function\",\"name\":\"f\",\"parameters\":{", "}", "}"}),
+            "f()({)/(})//");
+}
+
+TEST(OutputParser, ACallThatIsCutIsACallWithoutItsEnd) {
+  ExpectParsed({.tools = ToolForm::kTagged}, "<tool_call>{\"name\":\"f\",\"arguments\":{\"x\": \"ab",
+               "||f({\"x\": \"ab)");
+  ExpectParsed({.tools = ToolForm::kTagged},
+               "<tool_call>{\"name\":\"f\",\"arguments\":", "<tool_call>{\"name\":\"f\",\"arguments\":||");
+  ExpectParsed({.tools = ToolForm::kMistral}, R"([TOOL_CALLS][{"name":"f","arguments":{}},{"na)", R"(,{"na||f({}))");
+}
+
+TEST(OutputParser, CallsInOtherForms) {
+  const OutputForm form{.tools = ToolForm::kTagged};
+  const auto tagged = [](const std::string& inner) { return "<tool_call>" + inner + "</tool_call>"; };
+  // More than name and arguments, arguments first, arguments as a text, a wrapped function, a name with an escape.
+  ExpectParsed(form, tagged(R"({"id": "1", "name": "f", "arguments": {"a": 1}, "more": [{"}": 2}]})"),
+               R"(||f({"a": 1}))");
+  ExpectParsed(form, tagged(R"({"arguments": {"a":1}, "name": "f"})"), R"(||f({"a": 1}))");
+  ExpectParsed(form, tagged(R"({"name": "f", "arguments": "{\"a\":1}"})"), R"(||f({"a":1}))");
+  ExpectParsed(form, tagged(R"({"function": {"name": "f", "arguments": {"a":1}}})"), R"(||f({"a": 1}))");
+  ExpectParsed(form, tagged(R"({"name": "\u0066", "arguments": {}})"), R"(||f({}))");
+  // Several in one pair of tags, and what follows them.
+  ExpectParsed(form, tagged("{\"name\":\"f\",\"arguments\":{}}\n{\"name\":\"g\",\"arguments\":{}}"), "||f({})g({})");
+  ExpectParsed(form, tagged(R"({"name":"f","arguments":{}} or so)") + "x", "or sox||f({})");
+  // Only what was asked for.
+  ExpectParsed({.tools = ToolForm::kMistral, .one_call = true},
+               R"([TOOL_CALLS][{"name":"f","arguments":{"a":1}},{"name":"g","arguments":{"b":2}}])", R"(||f({"a":1}))");
+  ExpectParsed({.tools = ToolForm::kPlainJson, .names = {"f"}},
+               R"({"name":"f","parameters":{}}; {"name":"h","parameters":{}})",
+               R"(; {"name":"h","parameters":{}}||f({}))");
+  ExpectParsed({.tools = ToolForm::kMistral}, R"([TOOL_CALLS]you can write {"a": 1})",
+               R"([TOOL_CALLS]you can write {"a": 1}||)");
 }
 
 TEST(ToolCalls, FormsOfTemplates) {

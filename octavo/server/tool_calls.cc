@@ -18,9 +18,9 @@ std::string_view Trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-std::optional<Value> Parse(std::string_view text, const text::jinja::JsonLimits& limits = {}) {
+std::optional<Value> Parse(std::string_view text) {
   try {
-    return text::jinja::ParseJson(text, text::jinja::kFromUser, limits);
+    return text::jinja::ParseJson(text, text::jinja::kFromUser, {});
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -58,6 +58,16 @@ std::optional<ToolCall> CallOf(const Value& value) {
 
 }  // namespace
 
+void JoinCalls(std::vector<ToolCall>& calls, std::vector<ToolCall>&& pieces) {
+  for (ToolCall& piece : pieces) {
+    if (!piece.name.empty()) {
+      calls.push_back(std::move(piece));
+    } else {
+      calls.back().arguments += piece.arguments;
+    }
+  }
+}
+
 ToolForm ToolFormOf(std::string_view source) {
   if (source.find("tools") == std::string_view::npos) return ToolForm::kNone;
   if (source.find("<tool_call>") != std::string_view::npos) return ToolForm::kTagged;
@@ -94,29 +104,6 @@ std::optional<std::vector<ToolCall>> ParseCallJson(std::string_view text) {
   }
   if (calls.empty()) return std::nullopt;
   return calls;
-}
-
-std::optional<ToolCall> ParseForcedCall(std::string_view text) {
-  // Where a schema leaves the names of an object open, one may come twice.
-  const std::optional<Value> call = Parse(Trim(text), {.duplicate_keys = true});
-  if (!call || !call->is(Kind::kDict)) return std::nullopt;
-  const Value *name = call->dict().Find("name"), *arguments = call->dict().Find("arguments");
-  if (name == nullptr || !name->is_string() || arguments == nullptr) return std::nullopt;
-  const std::optional<std::string> json = JsonOf(*arguments);
-  if (!json) return std::nullopt;
-  return ToolCall{.name = std::string(name->str()), .arguments = *json};
-}
-
-std::optional<std::vector<ToolCall>> ParseMistralCalls(std::string_view text) {
-  text = Trim(text);
-  if (text.starts_with('[') || text.starts_with('{')) return ParseCallJson(text);
-  const size_t brace = text.find('{');
-  if (brace == std::string_view::npos) return std::nullopt;
-  std::string_view name = text.substr(0, brace);
-  name = Trim(name.substr(0, name.find("[ARGS]")));
-  const std::optional<Value> arguments = Parse(text.substr(brace));
-  if (name.empty() || !arguments || !arguments->is(Kind::kDict)) return std::nullopt;
-  return std::vector<ToolCall>{{.name = std::string(name), .arguments = std::string(text.substr(brace))}};
 }
 
 }  // namespace octavo::server

@@ -1,5 +1,5 @@
 // Calls of tools in what a model writes, in the forms that chat templates teach: Hermes and Qwen tags, Llama 3's bare
-// JSON, Mistral's list. Used by output_parser.h.
+// JSON, Mistral's list; here as whole texts, in call_stream.h while they are written. Used by output_parser.h.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,9 @@ struct ToolCall {
   std::string arguments;  // JSON text
 };
 
+// Joins pieces to the calls before them: one with a name is a new call, one without has more arguments of the last.
+void JoinCalls(std::vector<ToolCall>& calls, std::vector<ToolCall>&& pieces);
+
 enum class ToolForm : uint8_t {
   kNone,
   kTagged,     // <tool_call>{"name": …, "arguments": …}</tool_call>, any number of them
@@ -28,12 +31,5 @@ ToolForm ToolFormOf(std::string_view template_source);
 // One call or a list of calls as JSON; nothing when the text is anything else. "arguments" or "parameters" may be an
 // object or a text that holds one.
 std::optional<std::vector<ToolCall>> ParseCallJson(std::string_view text);
-
-// The call that a constraint made the model write: {"name": …, "arguments": any value that its schema allows}. Nothing
-// when the text was cut.
-std::optional<ToolCall> ParseForcedCall(std::string_view text);
-
-// What follows Mistral's marker.
-std::optional<std::vector<ToolCall>> ParseMistralCalls(std::string_view text);
 
 }  // namespace octavo::server
