@@ -4,6 +4,8 @@
 #include <fstream>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/checkpoint.h"
+#include "octavo/weights/carried.h"
 
 namespace octavo::convert {
 namespace {
@@ -35,16 +37,30 @@ void CheckFile(const fs::path& target) {
   if (std::string_view(magic, sizeof magic) != "GGUF") Refuse(target, "it is not a GGUF file");
 }
 
+// Whether convert gives a file of a model this name.
+bool IsWritten(std::string_view name) {
+  const bool weights = (name.starts_with("model") || name.starts_with("state-")) && name.ends_with(".safetensors");
+  return weights || name == "manifest.json" || name == "config.json" || name == "model.safetensors.index.json" ||
+         weights::IsCarriedName(name);
+}
+
 void CheckFolder(const fs::path& target) {
   if (!fs::is_directory(fs::symlink_status(target))) Refuse(target, "it is not a folder");
   bool empty = true, model = false;
+  std::string other;
   for (const fs::directory_entry& entry : fs::directory_iterator(target)) {
     const std::string name = entry.path().filename().string();
     empty = false;
     if (entry.is_directory()) Refuse(target, fmt::format("it holds the folder '{}', a model does not", name));
     model = model || name == "manifest.json" || name == "config.json";
+    if (!IsWritten(name)) other = name;
   }
-  if (!empty && !model) Refuse(target, "it holds files and no model (neither manifest.json nor config.json)");
+  if (empty) return;
+  if (!model) Refuse(target, "it holds files and no model (neither manifest.json nor config.json)");
+  if (IsCheckpoint(target) && Checkpoint(target).manifest().kind == "train") {
+    Refuse(target, "it is a checkpoint of a training run");
+  }
+  if (!other.empty()) Refuse(target, fmt::format("it holds '{}', which convert does not write", other));
 }
 
 }  // namespace

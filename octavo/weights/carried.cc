@@ -97,6 +97,20 @@ std::vector<CarriedFile> CarriedWith(const fs::path& file) {
   return files;
 }
 
+// The run's settings with another tokenizer; without settings there is nowhere to say it.
+void SetTokenizerPath(std::string& config, std::string_view path) {
+  if (config.empty()) return;
+  if (!config.ends_with('\n')) config += '\n';
+  const std::string line = fmt::format("tokenizer_path: {}\n", path);
+  constexpr std::string_view kKey = "tokenizer_path:";
+  for (size_t begin = 0; begin < config.size(); begin = config.find('\n', begin) + 1) {
+    if (!std::string_view(config).substr(begin).starts_with(kKey)) continue;
+    config.replace(begin, config.find('\n', begin) + 1 - begin, line);
+    return;
+  }
+  config += line;
+}
+
 // The generation config is the model's, whatever its tokenizer is.
 void ReplaceCarried(StoredModel& model, std::vector<CarriedFile> files) {
   const auto is_generation = [](const CarriedFile& file) { return file.name == "generation_config.json"; };
@@ -139,6 +153,7 @@ bool UseTokenizer(StoredModel& model, const fs::path& path) {
   } else if (path == "bytes") {
     ReplaceCarried(model, {});
     model.tokenizer = path;
+    SetTokenizerPath(model.config_text, "bytes");
   } else {
     return false;
   }
@@ -149,6 +164,10 @@ bool UseTokenizerBeside(StoredModel& model) {
   const fs::path folder = model.path.has_parent_path() ? model.path.parent_path() : fs::path(".");
   const auto found = text::FindTokenizerFile(folder);
   return found && found->filename() != model.path.filename() && UseTokenizer(model, *found);
+}
+
+bool IsCarriedName(std::string_view name) {
+  return IsTokenizerName(name) || std::ranges::find(kCarried, name) != std::end(kCarried);
 }
 
 bool IsTokenizerName(std::string_view name) {

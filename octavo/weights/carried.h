@@ -22,7 +22,8 @@ bool UseTokenizer(StoredModel& model, const std::filesystem::path& path);
 // The same for a model that is one file: what is in its folder.
 bool UseTokenizerBeside(StoredModel& model);
 
-// Whether a carried file of this name is a tokenizer.
+// Whether a file of this name may be carried, and whether such a file is a tokenizer.
+bool IsCarriedName(std::string_view name);
 bool IsTokenizerName(std::string_view name);
 // Whether a checkpoint made of the model will have its tokenizer: as a file, or `bytes` by the run's settings.
 bool CarriesTokenizer(const StoredModel& model);
