@@ -149,7 +149,9 @@ ConvertSummary ToOctavo(const ConvertRequest& request, weights::ParameterReader&
   summary.peak_bytes = PeakResidentBytes();
   summary.write_seconds = Progress::SteadySeconds() - start;
   PrintWritten(request, summary, RecipeText(reader), CountText(request, reader));
-  if (!weights::CarriesTokenizer(request.source)) request.log.Info("note      {}", kNoTokenizer);
+  if (!weights::CarriesTokenizer(request.source)) {
+    request.log.Info("note      {}", NoTokenizerNote(request.source));
+  }
   const Checkpoint written(writer.temporary());
   written.Verify();
   const auto tensors = static_cast<int64_t>(written.manifest().tensors.size());

@@ -15,7 +15,7 @@
 namespace octavo::convert {
 
 // What is printed when the target will have no tokenizer.
-constexpr const char* kNoTokenizer = "no tokenizer is carried; give tokenizer_path=…";
+std::string NoTokenizerNote(const weights::StoredModel& source);
 
 struct ExportRequest {
   const weights::StoredModel& source;  // configuration, carried files, tokenizer

@@ -25,6 +25,11 @@ Tensor ReadFloats(const ExportRequest& request, const std::string& name, int64_t
 
 }  // namespace
 
+std::string NoTokenizerNote(const weights::StoredModel& source) {
+  return source.tokenizer == "bytes" ? "tokenizer_path=bytes is not stored; give it again to generate, eval and serve"
+                                     : "no tokenizer is carried; give tokenizer_path=…";
+}
+
 DType ExportType(const ExportRequest& request) {
   if (request.dtype) return *request.dtype;
   std::optional<DType> common;
@@ -66,7 +71,7 @@ ExportResult ExportHf(const ExportRequest& request, FolderPublisher& folder) {
   if (std::ranges::none_of(result.files, weights::IsTokenizerName)) {
     result.notes.emplace_back(weights::CarriesTokenizer(request.source) && request.source.tokenizer != "bytes"
                                   ? "the tokenizer is inside the source's GGUF file and is not written"
-                                  : kNoTokenizer);
+                                  : NoTokenizerNote(request.source));
   }
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder.temporary())) {
     if (entry.is_regular_file()) result.bytes += entry.file_size();

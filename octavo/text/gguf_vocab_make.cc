@@ -230,7 +230,9 @@ bool SameIds(const Tokenizer& a, const Tokenizer& b, std::string_view sample) {
 }
 
 std::string TemplateOf(const fs::path& path) {
-  const ChatTemplateFiles files = ReadChatTemplateFiles(fs::is_directory(path) ? path : path.parent_path());
+  const ChatTemplateFiles files = ReadChatTemplateFiles(fs::is_directory(path)   ? path
+                                                        : path.has_parent_path() ? path.parent_path()
+                                                                                 : fs::path("."));
   return files.templates.contains("default") ? files.templates.at("default") : "";
 }
 
