@@ -71,6 +71,7 @@ std::string MemoryFix(const MemoryEstimate& memory, const TrainOptions& options)
     ways.emplace_back("gradient_shards=1");
   }
   if (memory.parameters + memory.moments > much) ways.emplace_back("a smaller model");
+  if (ways.empty()) ways.emplace_back("a smaller model, batch or context");
   return fmt::format("try {}", fmt::join(ways, ", "));
 }
 

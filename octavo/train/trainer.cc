@@ -207,9 +207,10 @@ class Loop {
       summary_.exit_code = static_cast<int>(ErrorCode::kJob);
       request_.log.Error("cannot write the events to standard output: {}", std::strerror(problem));
     }
+    const char* events = problem == EPIPE ? "nobody reads the events any more" : "the events cannot be written";
     const char* why = number == SIGTERM   ? "SIGTERM"
                       : number == SIGHUP  ? "SIGHUP"
-                      : number == SIGPIPE ? "nobody reads the events any more"
+                      : number == SIGPIPE ? events
                                           : "interrupted";
     const std::string resume = fmt::format("octavo train {}", session_.folder().config().string());
     const std::string text = fmt::format(
@@ -326,6 +327,11 @@ TrainSummary Train(const TrainRequest& request) {
   const TrainSummary summary = loop.Run();
   if (session.is_first_rank()) ShowDone(request, session, summary, loop);
   request.communicator.Barrier();
+  // What was said after the last step: everything is saved, but a script that reads the events must know.
+  const int problem = loop.log() && !loop.stopped() ? loop.log()->json_problem() : 0;
+  if (problem != 0 && problem != EPIPE && summary.exit_code == 0) {
+    throw Error(ErrorCode::kJob, fmt::format("cannot write the events to standard output: {}", std::strerror(problem)));
+  }
   return summary;
 }
 
