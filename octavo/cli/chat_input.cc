@@ -76,6 +76,13 @@ text::ChatTemplateFiles FindChatTemplates(const std::string& model, const std::s
   return files;
 }
 
+text::ChatTemplateFiles FindChatTemplates(const std::string& tokenizer_path, const fs::path& stored,
+                                          const std::string& model, const std::string& given) {
+  const std::string place = tokenizer_path.empty() ? stored.string() : tokenizer_path;
+  std::error_code ignored;
+  return FindChatTemplates(fs::exists(place, ignored) ? place : model, given);
+}
+
 text::Rendered RenderChat(const std::string& model, const std::string& given, const std::string& messages_path,
                           bool add_generation_prompt, std::string_view name) {
   const text::ChatTemplateFiles files = FindChatTemplates(model, given);

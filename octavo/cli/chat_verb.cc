@@ -172,12 +172,8 @@ class Conversation {
 // The template of the model's folder or of chat_template=FILE.
 text::ChatTemplateFiles Templates(const Args& args, const GenerationWords& words, const engine::ServingModel& model) {
   const std::string given = args.Text("chat_template", "");
-  const std::string& own = model.options().tokenizer_path;
-  std::string place = !own.empty() ? own : model.stored().tokenizer.string();
-  std::error_code ignored;
-  if (!std::filesystem::exists(place, ignored)) place = words.model;  // "bytes" is no file
   try {
-    return FindChatTemplates(place, given);
+    return FindChatTemplates(model.options().tokenizer_path, model.stored().tokenizer, words.model, given);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUsage || !given.empty()) throw;
     throw Error(ErrorCode::kUsage, error.message(), "use octavo generate, or chat_template=FILE");

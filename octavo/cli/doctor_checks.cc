@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <chrono>
 #include <memory>
+#include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/cli/chat_input.h"
@@ -24,15 +25,16 @@ std::string OneLine(const Error& error) {
   return text;
 }
 
-Finding TemplateFinding(const std::string& place) {
+// As `octavo serve` finds and checks templates: one that is not understood keeps it from starting.
+Finding TemplateFinding(const engine::ServingOptions& options, const engine::ServingModel& model) {
   text::ChatTemplateFiles files;
   try {
-    files = FindChatTemplates(place, "");
+    files = FindChatTemplates(options.tokenizer_path, model.stored().tokenizer, options.path, "");
   } catch (const Error& error) {
     return {Health::kWarn, "template", fmt::format("{}: completions only", error.message())};
   }
   try {
-    text::ChatTemplate::Parse(files.Choose(false));
+    for (const auto& entry : files.templates) text::ChatTemplate::Parse(entry.second);
   } catch (const Error& error) {
     return {Health::kFail, "template", OneLine(error)};
   }
@@ -70,13 +72,34 @@ int Connect(const std::string& host, const std::string& port) {
   return -1;
 }
 
-// The beginning of the answer to GET /health.
+// Host and port of HOST:PORT or [ADDRESS]:PORT.
+std::pair<std::string, std::string> Split(const std::string& place) {
+  const size_t end = place.starts_with('[') ? place.find(']') : 0;
+  const size_t colon = end == std::string::npos ? end : place.find(':', end);
+  const std::string host = place.substr(0, colon);
+  return {host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host,
+          colon == std::string::npos ? "80" : place.substr(colon + 1)};
+}
+
+// What a stranger sent, fit for a terminal: one line, without what a terminal would obey.
+std::string Shown(std::string text) {
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  return text;
+}
+
+// The beginning of the answer to GET /health, as far as it has come after five seconds.
 std::string AskForHealth(int file, const std::string& host) {
   const std::string request = fmt::format("GET /health HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", host);
   if (::send(file, request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) return "";
   std::string answer;
   char buffer[1024];
-  for (ssize_t got; answer.size() < 4096 && (got = ::recv(file, buffer, sizeof(buffer), 0)) > 0;) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (answer.size() < 4096 && std::chrono::steady_clock::now() < end) {
+    const ssize_t got = ::recv(file, buffer, sizeof(buffer), 0);
+    if (got <= 0) break;
     answer.append(buffer, static_cast<size_t>(got));
   }
   return answer;
@@ -87,7 +110,6 @@ std::string AskForHealth(int file, const std::string& host) {
 std::vector<Finding> ModelFindings(const std::string& path, const Args& args) {
   engine::ServingOptions options;
   options.path = path;
-  options.slots = 1;
   options.threads = args.Threads();
   options.tokenizer_path = args.Text("tokenizer_path", "");
   std::vector<Finding> findings;
@@ -98,8 +120,7 @@ std::vector<Finding> ModelFindings(const std::string& path, const Args& args) {
     const std::string own = model->stored().tokenizer.string();
     const std::string tokenizer = options.tokenizer_path.empty() ? own : options.tokenizer_path;
     findings.push_back({Health::kOk, "tokenizer", tokenizer.empty() ? "the model's own" : tokenizer});
-    std::error_code ignored;  // "bytes" is no file
-    findings.push_back(TemplateFinding(std::filesystem::exists(own, ignored) ? own : path));
+    findings.push_back(TemplateFinding(options, *model));
   } catch (const Error& error) {
     findings.push_back({Health::kFail, "model", OneLine(error)});
   }
@@ -113,19 +134,18 @@ Finding ServerFinding(const std::string& url) {
     return {Health::kFail, "server", fmt::format("url='{}': expected http://HOST:PORT", url)};
   }
   place = place.substr(0, place.find('/'));
-  const size_t colon = place.rfind(':');
-  const std::string host = place.substr(0, colon), port = colon == std::string::npos ? "80" : place.substr(colon + 1);
-  const Socket socket(Connect(host, port));
-  if (socket.file() < 0) return {Health::kFail, "server", fmt::format("nothing answers at {}:{}", host, port)};
+  const auto parts = Split(place);
+  const Socket socket(Connect(parts.first, parts.second));
+  if (socket.file() < 0) return {Health::kFail, "server", fmt::format("nothing answers at {}", place)};
   const std::string answer = AskForHealth(socket.file(), place);
-  if (!answer.starts_with("HTTP/1.")) {
-    return {Health::kFail, "server", fmt::format("{}:{} did not answer GET /health within 5 s", host, port)};
+  if (!answer.starts_with("HTTP/1.") || answer.size() < 12) {
+    return {Health::kFail, "server", fmt::format("{} did not answer GET /health within 5 s", place)};
   }
   const std::string status = answer.substr(9, 3);
   const size_t body = answer.find("\r\n\r\n");
   const std::string text = body == std::string::npos ? "" : answer.substr(body + 4);
   return {status == "200" ? Health::kOk : Health::kFail, "server",
-          fmt::format("{}:{} answers /health with {} {}", host, port, status, text)};
+          fmt::format("{} answers /health with {} {}", place, Shown(status), Shown(text))};
 }
 
 }  // namespace octavo

@@ -8,6 +8,7 @@
 #include "octavo/cli/generation.h"
 #include "octavo/cli/verbs.h"
 #include "octavo/server/serve.h"
+#include "octavo/weights/stored_model.h"
 
 namespace octavo {
 namespace {
@@ -45,12 +46,12 @@ server::AccessOptions ReadAccess(const Args& args, const std::string& host) {
 }
 
 // The model's templates, parsed here so that what is not understood is said before anything is served.
-text::ChatTemplateFiles ReadTemplates(const Args& args, const std::string& model) {
+text::ChatTemplateFiles ReadTemplates(const Args& args, const engine::ServingOptions& serving) {
   if (args.Has("serve_chat") && !args.Switch("serve_chat")) return {};
   const std::string given = args.Text("chat_template", "");
   text::ChatTemplateFiles files;
   try {
-    files = FindChatTemplates(model, given);
+    files = FindChatTemplates(serving.tokenizer_path, weights::OpenStored(serving.path).tokenizer, serving.path, given);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUsage || !given.empty()) throw;
     return {};  // a model without a template completes texts
@@ -80,7 +81,6 @@ int Run(const Args& args) {
   api.strict_request = args.Switch("strict_request");
   api.metrics_public = args.Switch("metrics_public");
   api.metrics_prefix = args.Text("metrics_prefix", "octavo_");
-  api.templates = ReadTemplates(args, words.model);
 
   const quant::RecipeChoice recipe = quant::ChooseRecipe(words.settings);
   engine::ServingOptions serving = engine::ServingOptionsFrom(words.settings, recipe, words.model);
@@ -88,6 +88,7 @@ int Run(const Args& args) {
   serving.slots = args.Int("max_concurrent_decodes", serving.slots, 1, 1024);
   serving.max_queue = args.Int("max_queue", 256, 0, 1 << 20);
   serving.threads = args.Threads();
+  api.templates = ReadTemplates(args, serving);
   // Before the model is loaded: a port that is taken is known at once, and early clients are told to wait.
   std::optional<server::Server> http(std::in_place, std::move(options));
   const auto model = engine::ServingModel::Open(serving);
@@ -96,7 +97,6 @@ int Run(const Args& args) {
   };
   const std::string ignored = words.settings.IgnoredNote();
   if (!ignored.empty()) say("note: " + ignored);
-  for (const std::string& note : model->stored().notes) say("note: " + note);
   for (const std::string& note : model->loaded().notes) say("note: " + note);
   api.sampling = SamplingFrom(args, words.settings, model->defaults(), {});
   api.default_max_tokens = model->defaults().max_new_tokens.value_or(0);
