@@ -110,7 +110,9 @@ std::vector<RequestId> Scheduler::SubmitAll(std::vector<Submission> submissions)
   if (stopping_) throw Busy("the server is stopping", PredictedWait(), true);
   // Whoever finds a free slot does not wait, though he is in the queue until the next step begins.
   if (open_.load(std::memory_order_relaxed) + count > places) {
-    throw Busy(fmt::format("{} requests are waiting", waiting_.size()), PredictedWait(), false);
+    throw Busy(fmt::format("{} requests are running or waiting, at most {} are taken",
+                           open_.load(std::memory_order_relaxed), places),
+               PredictedWait(), false);
   }
   open_.fetch_add(count, std::memory_order_relaxed);
   std::vector<RequestId> ids;

@@ -341,7 +341,8 @@ TEST(Scheduler, QueueIsBoundedAndStopsAreSaid) {
     FAIL();
   } catch (const Busy& busy) {
     EXPECT_FALSE(busy.stopping);
-    EXPECT_THAT(busy.what(), HasSubstr(fmt::format("{} requests are waiting", most)));
+    EXPECT_THAT(busy.what(),
+                HasSubstr(fmt::format("{0} requests are running or waiting, at most {0} are taken", most)));
     EXPECT_GE(busy.retry_seconds, 1);
     EXPECT_LE(busy.retry_seconds, 60);
   }
