@@ -25,7 +25,7 @@ void WriteModel(JsonWriter& json, const engine::ModelInfo& model, const ModelCon
 }
 
 // Of a text or a list that is only looked at, not run.
-constexpr size_t kMostTextBytes = size_t{4} << 20, kMostTokens = size_t{1} << 20;
+constexpr size_t kMostTextBytes = size_t{4} << 20, kMostTokens = 1'000'000;
 
 void RequireShort(std::string_view param, std::string_view text) {
   if (text.size() <= kMostTextBytes) return;

@@ -158,6 +158,10 @@ TEST(Structured, ARequiredCallIsNeverPlainText) {
     EXPECT_EQ(choice["finish_reason"], "tool_calls") << parameters;
     EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], expected) << choice;
   }
+  // Places are those of the request, not of the schema that the calls are made into.
+  const json refused = json::parse(ask(R"({"properties":{"x":{"patternProperties":{}}}})").body)["error"];
+  EXPECT_NE(refused["message"].get<std::string>().find("tools[0].function.parameters/properties/x"), std::string::npos)
+      << refused;
   for (const char* parameters : {R"({"type":"string"})", R"({"type":["object","null"]})", R"({"type":1})"}) {
     EXPECT_EQ(CodeOf(ask(parameters)), R"(400 "invalid_schema" "tools[0].function.parameters")") << parameters;
   }

@@ -368,8 +368,8 @@ TEST(Api, LargeRequestsAreRefusedEarly) {
   const auto tokenize = [&](size_t bytes) {
     return api.Post("/tokenize", R"({"content":")" + std::string(bytes, 'x') + "\"}");
   };
-  EXPECT_EQ(tokenize(size_t{1} << 20).status, 200);
-  EXPECT_EQ(ErrorOf(tokenize((size_t{1} << 20) + 1)), "400 invalid_request_error invalid_value content");
+  EXPECT_EQ(tokenize(1000000).status, 200);
+  EXPECT_EQ(ErrorOf(tokenize(1000001)), "400 invalid_request_error invalid_value content");
   EXPECT_EQ(ErrorOf(tokenize((size_t{4} << 20) + 1)), "413 invalid_request_error - content");
 }
 

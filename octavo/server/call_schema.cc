@@ -46,12 +46,14 @@ Value Rebase(const Value& schema, std::string_view base, bool names = false) {
   return Value::Dict(made);
 }
 
+std::string PlaceOf(size_t form) { return fmt::format("/anyOf/{}/properties/arguments", form); }
+
 }  // namespace
 
 std::string CallSchema(const std::vector<CallableTool>& tools) {
   std::vector<Value> forms;
   for (const CallableTool& tool : tools) {
-    const std::string base = fmt::format("#/anyOf/{}/properties/arguments", forms.size());
+    const std::string base = "#" + PlaceOf(forms.size());
     const bool takes_nothing = !tool.parameters.is(Kind::kDict) || tool.parameters.dict().size() == 0;
     const Value arguments =
         takes_nothing
@@ -65,6 +67,16 @@ std::string CallSchema(const std::vector<CallableTool>& tools) {
                 {"additionalProperties", Value::Bool(false)}}));
   }
   return ToJsonText(Object({{"anyOf", Value::List(std::move(forms))}}));
+}
+
+std::string InRequest(const std::vector<CallableTool>& tools, std::string message) {
+  for (size_t form = 0; form < tools.size(); ++form) {
+    const std::string place = PlaceOf(form);
+    for (size_t at = 0; (at = message.find(place, at)) != std::string::npos; at += tools[form].place.size()) {
+      message.replace(at, place.size(), tools[form].place);
+    }
+  }
+  return message;
 }
 
 }  // namespace octavo::server

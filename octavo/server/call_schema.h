@@ -12,10 +12,13 @@ namespace octavo::server {
 struct CallableTool {
   std::string name;
   JsonValue parameters;  // a schema, or none: it takes nothing
+  std::string place;     // of the parameters in the request: "tools[0].function.parameters"
 };
 
 // {"name": one of them, "arguments": what it takes}. References inside a tool's parameters stay inside them: "#" is the
 // parameters, as whoever wrote them meant it.
 std::string CallSchema(const std::vector<CallableTool>& tools);
+// What is said of places in that schema, with the places of the request instead.
+std::string InRequest(const std::vector<CallableTool>& tools, std::string message);
 
 }  // namespace octavo::server

@@ -140,7 +140,9 @@ CallStream::State CallStream::ReadHead(std::string& text, bool last, std::vector
   }
   cursor.Space();
   if (seen == Seen::kYes && cursor.at() == text.size()) seen = Seen::kCut;
-  if (seen == Seen::kCut && !last) return State::kOpen;
+  // A head is short. Text that is long and still none, such as an answer in JSON, is not read again with every token.
+  constexpr size_t kMostHead = 4096;
+  if (seen == Seen::kCut && !last && text.size() <= kMostHead) return State::kOpen;
   if (seen != Seen::kYes || name.empty()) return none;
   if (options_.names != nullptr && !options_.names->contains(name)) return none;
   if (!options_.any_value && !cursor.IsAt('{')) return none;

@@ -185,7 +185,9 @@ std::vector<CallableTool> Callable(const Tools& tools) {
   std::vector<CallableTool> callable;
   for (size_t i = 0; i < tools.names.size(); ++i) {
     if (tools.chosen.empty() || tools.chosen == tools.names[i]) {
-      callable.push_back({.name = tools.names[i], .parameters = tools.parameters[i]});
+      callable.push_back({.name = tools.names[i],
+                          .parameters = tools.parameters[i],
+                          .place = fmt::format("tools[{}].function.parameters", i)});
     }
   }
   return callable;
@@ -284,7 +286,12 @@ GenerationRequest ReadChatRequest(const JsonValue& body, const ModelContext& con
   ReadResponseFormat(fields, context, request);
   if (tools.choice == ToolChoice::kRequired) {
     if (request.base.constraint != nullptr) ThrowUnsupported("response_format", "together with a required tool call");
-    request.base.constraint = context.Constraint("tools", CallSchema(Callable(tools)));
+    const std::vector<CallableTool> callable = Callable(tools);
+    try {
+      request.base.constraint = context.Constraint("tools", CallSchema(callable));
+    } catch (const ApiError& error) {
+      throw ApiError(error.status(), error.error_code(), error.param(), InRequest(callable, error.message()));
+    }
     request.form.only_call = true;
   }
   if (tools.choice == ToolChoice::kAuto && chat.tools == ToolForm::kNone) {

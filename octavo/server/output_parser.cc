@@ -36,8 +36,8 @@ OutputParser::OutputParser(OutputForm form) : form_(std::move(form)) {
 
 OutputDelta OutputParser::Push(std::string_view text, std::span<const int32_t> tokens) {
   OutputDelta out;
-  if (form_.tool_token && stage_ != Stage::kCall &&
-      std::find(tokens.begin(), tokens.end(), *form_.tool_token) != tokens.end()) {
+  if (form_.tool_token && std::find(tokens.begin(), tokens.end(), *form_.tool_token) != tokens.end()) {
+    if (stage_ == Stage::kCall) Run(out, true);  // the call before is over
     out.content += pending_;
     pending_.clear();
     BeginCalls();

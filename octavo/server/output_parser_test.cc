@@ -79,6 +79,18 @@ TEST(OutputParser, MistralCalls) {
   EXPECT_TRUE(parser.Push("", marker).empty());
   EXPECT_EQ(parser.Push(R"([{"name":"f","arguments":{}}])", {}).calls[0].name, "f");
   EXPECT_TRUE(parser.Finish().empty());
+  OutputParser several(form);  // a marker before each call
+  std::vector<ToolCall> calls;
+  for (const char* text : {"f{\"x\":", "1}", "g{}"}) {
+    const bool begins = text[0] != '1';
+    JoinCalls(calls, several.Push("", begins ? std::span<const int32_t>(marker) : std::span<const int32_t>()).calls);
+    OutputDelta delta = several.Push(text, {});
+    EXPECT_EQ(delta.content, "");
+    JoinCalls(calls, std::move(delta.calls));
+  }
+  EXPECT_TRUE(several.Finish().empty());
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].name + calls[0].arguments + calls[1].name + calls[1].arguments, "f{\"x\":1}g{}");
 }
 
 TEST(OutputParser, AConstrainedAnswerIsOneCall) {

@@ -3,9 +3,10 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
 #include "octavo/base/error.h"
-#include "octavo/base/mapped_file.h"
 #include "octavo/server/api_error.h"
 
 namespace octavo::server {
@@ -101,8 +102,10 @@ std::string Unzip(std::string_view gzip) {
 
 // The file that a table has for the path, as it is on the disk now.
 std::string ReadPage(const std::filesystem::path& folder, std::string_view path) {
-  const MappedFile file(folder / (path == "/" ? "index.html" : path.substr(1)));
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const std::filesystem::path name = folder / (path == "/" ? "index.html" : path.substr(1));
+  std::ifstream file(name, std::ios::binary);  // not mapped: an editor may cut it short meanwhile
+  if (!file) ThrowFile("{}: cannot open", name.string());
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 void SendFile(const WebFile& file, const std::filesystem::path& folder, const std::shared_ptr<Exchange>& exchange) {

@@ -21,7 +21,7 @@ void JoinCalls(std::vector<ToolCall>& calls, std::vector<ToolCall>&& pieces);
 enum class ToolForm : uint8_t {
   kNone,
   kTagged,     // <tool_call>{"name": …, "arguments": …}</tool_call>, any number of them
-  kPlainJson,  // the whole answer is {"name": …, "parameters": …}
+  kPlainJson,  // the answer begins with {"name": …, "parameters": …}
   kMistral,    // [TOOL_CALLS][{"name": …, "arguments": …}, …] or [TOOL_CALLS]name[ARGS]{…}
 };
 
