@@ -10,7 +10,8 @@
 namespace octavo::kernels {
 namespace {
 
-// Rows up to which every worker packs the left operand for itself.
+// Rows up to which every worker packs the left operand for itself; where VNNI takes panels as they are,
+// kDirectRowsAvx512.
 constexpr int64_t kNarrowRows = 16;
 // Packed left operands kept at a time, and the part of the panels that a rectangle streams again and again: sized for
 // a share of the third and of the second cache.

@@ -78,7 +78,35 @@ class ReadBuffer {
   void* data_;
 };
 
+// One pass over the buffer, GB/s. Pieces from a counter, so that a worker that is held up does not hold up the rest.
+double ReadPass(ThreadPool& pool, const ReadBuffer& buffer, int64_t ahead, bool avx2) {
+  std::atomic<int64_t> next = 0;
+  return BestRate(pool, 1, [&](int, int) {
+    double done = 0;
+    for (int64_t i; (i = next.fetch_add(kReadPiece)) < kReadBytes;)
+      done += ReadPiece(buffer.data() + i / 4, ahead, avx2);
+    return done;
+  });
+}
+
+// Bytes to fetch ahead: processors differ in how far their own fetching goes.
+constexpr int64_t kAheads[] = {0, 1024, 4096};
+
 }  // namespace
+
+double MeasureSteadyReads(ThreadPool& pool, Isa isa, double seconds) {
+  const ReadBuffer buffer;
+  std::vector<double> best;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  do {
+    double rate = 0;
+    for (const int64_t ahead : kAheads) rate = std::max(rate, ReadPass(pool, buffer, ahead, isa >= Isa::kAvx2));
+    best.push_back(rate);
+  } while (std::chrono::steady_clock::now() < end);
+  const auto middle = best.begin() + static_cast<int64_t>(best.size()) / 2;
+  std::nth_element(best.begin(), middle, best.end());
+  return *middle;
+}
 
 MachineLimits MeasureLimits(ThreadPool& pool, Isa isa, int repeats) {
   MachineLimits limits;
@@ -100,19 +128,9 @@ MachineLimits MeasureLimits(ThreadPool& pool, Isa isa, int repeats) {
     });
   }
 #endif
-  // Pieces from a counter, so that a worker that is held up does not hold up the rest; with and without fetching ahead,
-  // since processors differ in how far their own fetching goes.
-  for (const int64_t ahead : {0, 1024, 4096}) {
-    std::atomic<int64_t> next = 0;
-    const auto read = [&](int, int) {
-      double done = 0;
-      for (int64_t i; (i = next.fetch_add(kReadPiece)) < kReadBytes;)
-        done += ReadPiece(buffer.data() + i / 4, ahead, avx2);
-      return done;
-    };
+  for (const int64_t ahead : kAheads) {
     for (int i = 0; i < repeats; ++i) {
-      next = 0;
-      limits.read_gb_per_s = std::max(limits.read_gb_per_s, BestRate(pool, 1, read));
+      limits.read_gb_per_s = std::max(limits.read_gb_per_s, ReadPass(pool, buffer, ahead, avx2));
     }
   }
   return limits;

@@ -13,6 +13,10 @@ struct MachineLimits {
   double read_gb_per_s = 0;  // reading memory far larger than the caches
 };
 
+// Reads of memory over `seconds`, in 1e9 bytes per second, the median of passes over 256 MiB: what work that lasts can
+// count on. A virtual machine may be granted twice of that for a moment, which is what the best of a few passes shows.
+double MeasureSteadyReads(ThreadPool& pool, Isa isa, double seconds);
+
 // Runs each measurement `repeats` times and keeps the best.
 MachineLimits MeasureLimits(ThreadPool& pool, Isa isa, int repeats = 5);
 
