@@ -11,18 +11,9 @@ namespace {
 constexpr unsigned int kFlushBits = 0x8000 | 0x0040;  // FTZ | DAZ
 constexpr unsigned int kRoundBits = 0x6000;           // 0 = to nearest
 
-unsigned int ReadControl() {
-  std::fenv_t env;
-  std::fegetenv(&env);
-  return env.__mxcsr;
-}
-
-void WriteControl(unsigned int control) {
-  std::fenv_t env;
-  std::fegetenv(&env);
-  env.__mxcsr = control;
-  std::fesetenv(&env);
-}
+// Not through fegetenv, which reads and writes the x87 unit too: the check runs before every parallel loop.
+unsigned int ReadControl() { return __builtin_ia32_stmxcsr(); }
+void WriteControl(unsigned int control) { __builtin_ia32_ldmxcsr(control); }
 #elif defined(__aarch64__)
 constexpr unsigned int kFlushBits = 1u << 24;  // FZ flushes inputs and results
 constexpr unsigned int kRoundBits = 3u << 22;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +29,13 @@ struct Site {
   std::string OpId() const;      // "dot_general0"
   std::string ToString() const;  // "decoder/layers_3/mlp/wi_0 dot_general0"
   auto operator<=>(const Site&) const = default;
+};
+
+struct SiteHash {
+  size_t operator()(const Site& site) const {
+    const auto kind = static_cast<size_t>(site.op) | static_cast<size_t>(site.ordinal) << 8;
+    return std::hash<std::string_view>()(site.path) + 31 * (kind + (static_cast<size_t>(site.model) << 32));
+  }
 };
 
 // The spelling of a path under scanned layers: "decoder/layers_3/mlp" -> "decoder/layers/mlp". Rules may match either.

@@ -18,7 +18,7 @@ const SitePlan& Provider::Find(const ops::Site& site) const {
   const auto at = by_site_.find(site);
   if (at != by_site_.end()) return *at->second;
   std::vector<std::string> names;
-  for (const auto& [known, plan] : by_site_) names.push_back(known.ToString());
+  for (const SitePlan& known : plan_.sites) names.push_back(known.site.ToString());
   const std::vector<std::string_view> views(names.begin(), names.end());
   throw Error(ErrorCode::kUsage, fmt::format("site {} is not in the plan", site.ToString()),
               fmt::format("nearest: {}; the plan was made for another model or workload",

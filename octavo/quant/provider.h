@@ -5,9 +5,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "octavo/ops/interceptor.h"
@@ -39,7 +39,8 @@ class StreamOrder {
   void Next(ThreadPool& pool, std::span<const PackedWeight* const> weights);
 
  private:
-  std::map<const std::byte*, PanelStream> followers_;  // by where the panels begin; addresses only, never read here
+  std::unordered_map<const std::byte*, PanelStream>
+      followers_;  // by where the panels begin; addresses only, never read here
   const std::byte* last_ = nullptr;
 };
 
@@ -77,8 +78,9 @@ class Provider : public ops::Interceptor {
   WeightCache weights_;
   QuantizedRows last_rows_;
   StreamOrder streams_;
-  std::map<ops::Site, const SitePlan*> by_site_;
-  std::map<ops::Site, ops::KvFormat> caches_;
+  // Asked several times per product: a hash touches fewer cold lines than a tree.
+  std::unordered_map<ops::Site, const SitePlan*, ops::SiteHash> by_site_;
+  std::unordered_map<ops::Site, ops::KvFormat, ops::SiteHash> caches_;
 };
 
 // A weight as its site's forward pass uses it: what the converter stores and what quantize-on-load makes. The one

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -60,7 +61,7 @@ class WeightCache {
   bool active_ = false;
   int64_t prepared_ = 0, replaced_ = 0;
   std::map<std::pair<const ops::Parameter*, const SitePlan*>, Step> steps_;
-  std::map<const ops::Parameter*, Packed> frozen_;
+  std::unordered_map<const ops::Parameter*, Packed> frozen_;
 };
 
 }  // namespace octavo::quant
