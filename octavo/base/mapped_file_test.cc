@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/base/temp_folder.h"
 
 namespace octavo {
@@ -20,13 +20,7 @@ std::string Text(const MappedFile& file) {
 }
 
 std::string ErrorOf(const std::filesystem::path& path) {
-  try {
-    MappedFile file(path);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kFile);
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kFile, [&] { MappedFile file(path); });
 }
 
 TEST(MappedFile, HoldsTheBytes) {

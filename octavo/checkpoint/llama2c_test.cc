@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 
 namespace octavo {
 namespace {
@@ -43,13 +43,7 @@ std::string SecondForm() {
 }
 
 std::string ErrorOf(const std::string& bytes) {
-  try {
-    ParseLlama2c(std::as_bytes(std::span(bytes)), "m.bin");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kFile);
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kFile, [&] { ParseLlama2c(std::as_bytes(std::span(bytes)), "m.bin"); });
 }
 
 TEST(Llama2c, FirstForm) {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/base/publish.h"
 #include "octavo/base/temp_folder.h"
 
@@ -27,22 +27,11 @@ std::string File(const std::vector<std::string>& names) {
 }
 
 std::string ErrorOf(const std::filesystem::path& folder) {
-  try {
-    const ShardedSafetensors shards(folder);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kFile);
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kFile, [&] { const ShardedSafetensors shards(folder); });
 }
 
 std::string IndexErrorOf(std::string_view text) {
-  try {
-    ParseShardIndex(text, "index");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kFile, [&] { ParseShardIndex(text, "index"); });
 }
 
 constexpr char kIndex[] = R"({"metadata":{"total_size":8},"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}})";

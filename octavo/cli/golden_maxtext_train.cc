@@ -16,8 +16,8 @@
 #include "octavo/optim/gradient_tree.h"
 #include "octavo/optim/optimizer.h"
 #include "octavo/optim/routing_bias.h"
-#include "octavo/optim/schedule.h"
 #include "octavo/quant/provider.h"
+#include "octavo/train/options.h"
 #include "octavo/weights/restore.h"
 
 namespace octavo {
@@ -49,30 +49,6 @@ struct Batch {
   }
 };
 
-optim::ScheduleConfig ScheduleOf(const Settings& settings) {
-  optim::ScheduleConfig config;
-  config.kind = settings.Text("lr_schedule_type") == "wsd" ? optim::ScheduleKind::kWsd : optim::ScheduleKind::kCosine;
-  config.peak = settings.Number("learning_rate");
-  config.final_fraction = settings.Number("learning_rate_final_fraction");
-  config.warmup_fraction = settings.Number("warmup_steps_fraction");
-  config.wsd_decay_fraction = settings.Number("wsd_decay_steps_fraction");
-  config.schedule_steps = settings.Int("learning_rate_schedule_steps");
-  if (config.schedule_steps < 0) config.schedule_steps = settings.Int("steps");
-  return config;
-}
-
-optim::OptimizerConfig OptimizerOf(const Settings& settings) {
-  optim::OptimizerConfig config;
-  config.kind = optim::OptimizerByName(settings.Text("opt_type"));
-  config.beta1 = settings.Number("adam_b1");
-  config.beta2 = settings.Number("adam_b2");
-  config.epsilon = settings.Number("adam_eps");
-  config.epsilon_root = settings.Number("adam_eps_root");
-  config.weight_decay = settings.Number("adam_weight_decay");
-  config.no_decay = settings.List("adamw_mask");
-  return config;
-}
-
 // The reference's recorded state stood still in the cases with delayed scaling: theirs then are references for casting
 // with the scales of the start. A recording whose state moves asks ours to move.
 bool RecordedStateMoves(const MaxTextCase& one) {
@@ -96,7 +72,7 @@ class Trainer {
         isa_(kernels::ChooseIsa().isa),
         batch_(one),
         model_(models::MakeModel(models::ModelConfigFrom(settings))),
-        schedule_(ScheduleOf(settings)) {
+        schedule_(train::ScheduleOf(settings)) {
     axis_ = static_cast<int>(settings.Int("param_scan_axis"));
     scanned_ = settings.Bool("scan_layers");
     weights::RestoreParameters(one.init, model_->parameters(), {.param_scan_axis = axis_});
@@ -110,7 +86,7 @@ class Trainer {
       provider_ = std::make_unique<quant::Provider>(plan_);
     }
     if (sample > 0) MoveLastBits(sample);
-    optimizer_ = std::make_unique<optim::Optimizer>(OptimizerOf(settings), model_->parameters());
+    optimizer_ = std::make_unique<optim::Optimizer>(train::OptimizerOf(settings), model_->parameters());
     remat_ = ops::RematPolicyByName(settings.Text("remat_policy"));
     if (!remat_) ThrowUsage("remat_policy={} is not known", settings.Text("remat_policy"));
     moves_ = RecordedStateMoves(one);

@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "octavo/base/temp_folder.h"
-#include "octavo/cli/golden.h"
+#include "octavo/cli/golden_test_support.h"
 
 namespace octavo {
 namespace {
@@ -21,11 +19,6 @@ using ::testing::Not;
 const fs::path kData = fs::path(OCTAVO_SOURCE_DIR) / "tests/golden/numerics";
 const char* const kGroups[] = {"b_qarray", "b_qarray_truediv", "b_qarray_mx_wheel", "c_dots",
                                "e_aqt",    "f_fp8_delayed",    "g_sparsity_kv"};
-
-std::string ReadFile(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 std::vector<std::string> FailuresOf(const fs::path& index, ThreadPool& pool) {
   std::vector<std::string> all;
@@ -51,8 +44,8 @@ struct Loaded {
     Json alone = index;
     alone["cases"] = Json::array({one});
     alone["n_cases"] = 1;
-    std::ofstream(folder / (group + ".json"), std::ios::binary) << alone.dump();
-    std::ofstream(folder / (group + ".safetensors"), std::ios::binary) << bytes;
+    WriteFile(folder / (group + ".json"), alone.dump());
+    WriteFile(folder / (group + ".safetensors"), bytes);
     return FailuresOf(folder / (group + ".json"), pool);
   }
 

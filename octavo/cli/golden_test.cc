@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/base/temp_folder.h"
+#include "octavo/cli/golden_test_support.h"
 
 namespace octavo {
 namespace {
@@ -19,35 +18,8 @@ using ::testing::HasSubstr;
 
 const fs::path kData = fs::path(OCTAVO_SOURCE_DIR) / "tests/golden/numerics";
 
-std::string ReadFile(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-void WriteFile(const fs::path& path, const std::string& content) { std::ofstream(path, std::ios::binary) << content; }
-
-struct RunOutput {
-  int code;
-  std::string out, log;
-};
-
-RunOutput RunFolder(const fs::path& folder, bool verbose = false) {
-  RunOutput result;
-  ThreadPool pool(1);
-  Log log([&](std::string_view text) { result.log += text; }, {});
-  result.code =
-      RunGolden({.folder = folder, .verbose = verbose}, pool, log, [&](std::string_view text) { result.out += text; });
-  return result;
-}
-
 std::string FileErrorOf(const fs::path& folder) {
-  try {
-    RunFolder(folder);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kFile);
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kFile, [&] { RunFolder(folder); });
 }
 
 // A folder with a copy of one group, whose files a test may change.

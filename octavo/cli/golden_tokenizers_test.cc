@@ -1,13 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "octavo/base/error.h"
 #include "octavo/base/temp_folder.h"
-#include "octavo/cli/golden.h"
+#include "octavo/cli/golden_test_support.h"
 
 namespace octavo {
 namespace {
@@ -18,29 +15,10 @@ using ::testing::HasSubstr;
 
 const fs::path kData = fs::path(OCTAVO_SOURCE_DIR) / "tests/golden/tokenizers";
 
-std::string ReadFile(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-void WriteFile(const fs::path& path, const std::string& content) { std::ofstream(path, std::ios::binary) << content; }
-
-struct RunOutput {
-  int code;
-  std::string out, log;
-};
-
-RunOutput RunFolder(const fs::path& folder) {
-  RunOutput result;
-  ThreadPool pool(1);
-  Log log([&](std::string_view text) { result.log += text; }, {});
-  result.code =
-      RunGolden({.folder = folder, .verbose = true}, pool, log, [&](std::string_view text) { result.out += text; });
-  return result;
-}
+RunOutput RunVerbose(const fs::path& folder) { return RunFolder(folder, true); }
 
 TEST(GoldenTokenizers, TheSelectionPasses) {
-  const RunOutput result = RunFolder(kData);
+  const RunOutput result = RunVerbose(kData);
   EXPECT_EQ(result.log, "");
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, HasSubstr("bpe_bytelevel "));
@@ -66,20 +44,20 @@ TEST(GoldenTokenizers, EveryChangedFieldFails) {
         field.erase(field.begin() + 1);
       }
       WriteFile(folder / "cases.json", changed.dump());
-      const RunOutput result = RunFolder(folder.path());
+      const RunOutput result = RunVerbose(folder.path());
       EXPECT_EQ(result.code, 1) << name << " " << key;
       EXPECT_THAT(result.out, HasSubstr(" passed, 1 failed\n")) << name << " " << key;
     }
     Json odd = index;
     odd["cases"][number]["attention"] = 1;
     WriteFile(folder / "cases.json", odd.dump());
-    EXPECT_THAT(RunFolder(folder.path()).log, HasSubstr("'attention' is not known"));
+    EXPECT_THAT(RunVerbose(folder.path()).log, HasSubstr("'attention' is not known"));
     odd = index;
     odd["cases"] = {{{"text", "a"}, {"ids", {1}}, {"error", "ValueError"}},
                     {{"ids", {1 << 20}}, {"error", "IndexError"}}};
     WriteFile(folder / "cases.json", odd.dump());
-    EXPECT_THAT(RunFolder(folder.path()).log, HasSubstr("cases[0]\n  no error, where"));
-    EXPECT_THAT(RunFolder(folder.path()).log, testing::Not(HasSubstr("cases[1]")));
+    EXPECT_THAT(RunVerbose(folder.path()).log, HasSubstr("cases[0]\n  no error, where"));
+    EXPECT_THAT(RunVerbose(folder.path()).log, testing::Not(HasSubstr("cases[1]")));
   }
 }
 
@@ -103,13 +81,13 @@ TEST(GoldenTokenizers, ListsOfIdsFindTheirTokenizer) {
     WriteFile(root / "cases" / (stem + ".inp"), texts);
     WriteFile(root / "cases" / (stem + ".out"), ids);
   }
-  const RunOutput good = RunFolder(root / "cases");
+  const RunOutput good = RunVerbose(root / "cases");
   EXPECT_EQ(good.log, "");
   EXPECT_EQ(good.code, 0);
   std::string ids = ReadFile(root / "cases/another.out");
   ids.insert(ids.rfind('\n'), " 7");
   WriteFile(root / "cases/another.out", ids);
-  const RunOutput bad = RunFolder(root / "cases");
+  const RunOutput bad = RunVerbose(root / "cases");
   EXPECT_THAT(bad.out, HasSubstr(" passed, 1 failed\n"));
   EXPECT_THAT(bad.log, HasSubstr("bpe_bytefallback: expected"));
 }
@@ -119,13 +97,13 @@ TEST(GoldenTokenizers, AFolderOfAnUnknownFormFails) {
   fs::copy(kData / "bpe_bytelevel", root / "known");
   fs::create_directories(root / "other/deep");
   WriteFile(root / "other/deep/expected.npz", "x");
-  const RunOutput result = RunFolder(root.path());
+  const RunOutput result = RunVerbose(root.path());
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out, HasSubstr("other/deep  0 passed, 1 failed\n"));
   EXPECT_THAT(result.log, HasSubstr("no runner for reference data of this form"));
   // A broken folder inside is a failure, and the others still run.
   WriteFile(root / "known/cases.json", "{");
-  EXPECT_THAT(RunFolder(root.path()).out, HasSubstr("0 passed, 2 failed\n"));
+  EXPECT_THAT(RunVerbose(root.path()).out, HasSubstr("0 passed, 2 failed\n"));
 }
 
 }  // namespace

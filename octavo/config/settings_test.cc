@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/base/temp_folder.h"
 #include "octavo/config/built_in.h"
 
@@ -16,13 +16,7 @@ Settings Load(std::vector<std::string> words, std::map<std::string, std::string>
 }
 
 std::string ErrorOf(std::vector<std::string> words, std::map<std::string, std::string> environment = {}) {
-  try {
-    Load(std::move(words), std::move(environment));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kUsage, [&] { Load(std::move(words), std::move(environment)); });
 }
 
 TEST(Settings, DefaultsAreThoseOfTheReference) {

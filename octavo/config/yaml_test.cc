@@ -2,19 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 
 namespace octavo {
 namespace {
 
 std::string ErrorOf(std::string_view text) {
-  try {
-    Yaml::Parse(text, "f.yml");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kUsage, [&] { Yaml::Parse(text, "f.yml"); });
 }
 
 TEST(Yaml, ReadsScalarsListsAndMaps) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "octavo/kernels/int_block.h"
+#include "octavo/kernels/round_bf16_avx2.h"
 
 namespace octavo::kernels {
 namespace {
@@ -28,16 +29,6 @@ struct Pair {
 struct PairI {
   __m256i lo, hi;
 };
-
-inline __m256 RoundBF16(__m256 x) {
-  const __m256i bits = _mm256_castps_si256(x);
-  const __m256i lsb = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(lsb, _mm256_set1_epi32(0x7FFF)));
-  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-  return _mm256_castsi256_ps(
-      _mm256_and_si256(_mm256_blendv_epi8(up, quiet, nan), _mm256_set1_epi32(static_cast<int>(0xFFFF0000))));
-}
 
 // 16 values of columns n … n + 15, the ones past the last column 0.
 inline Pair LoadColumns(const float* data, int64_t stride, int64_t valid) {

@@ -2,20 +2,10 @@
 // per weight as weight_only_codec_avx2.h, sixteen columns at a time.
 #include <immintrin.h>
 
-#include <type_traits>
-
-#include "octavo/kernels/weight_only_isa.h"
+#include "octavo/kernels/weight_only_codec.h"
 
 namespace octavo::kernels::internal {
 namespace {
-
-#define OCTAVO_INLINE inline __attribute__((always_inline))
-
-template <int kValue>
-using Constant = std::integral_constant<int, kValue>;
-
-constexpr int64_t kLeafDepth = 256;
-constexpr int64_t kFetchAhead = 1024;  // bytes; the hardware stops at the end of a page
 
 inline __m256i Load32(const uint8_t* at) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)); }
 inline __m512 WideBF16(__m256i codes) {
@@ -65,6 +55,7 @@ struct CodecTableByte {
 template <int kSlide>
 struct CodecHalfByte {
   static constexpr Packing kPacking = Packing::kHalfByte;
+  static constexpr int kPlaces = kSlide;
   explicit CodecHalfByte(const PackedView& view)
       : keep(_mm256_set1_epi16(static_cast<int16_t>(0x8000 | 0x7f << (8 - kSlide)))),
         factor(_mm512_set1_ps(view.table.half_factor)),
@@ -158,10 +149,6 @@ struct CodecNibbleTable {
 };
 
 template <typename Codec>
-inline constexpr bool kHasOffset = requires {
-  Codec::kFactor;
-};
-template <typename Codec>
 inline constexpr int kVectorsOf = static_cast<int>(PanelCols(Codec::kPacking) / 16);
 
 // Scales or zero points of columns 16 u … of one group of one panel.
@@ -215,48 +202,8 @@ OCTAVO_INLINE __m512 Scaled(__m512 codes, const __m512& scale, const __m512& shi
   }
 }
 
-// Calls work(codec) with the codec of the view's packing.
-template <typename Work>
-void WithCodec(const PackedView& view, const Work& work) {
-  switch (view.packing) {
-    case Packing::kF32:
-      return work(CodecF32(view));
-    case Packing::kBF16:
-      return work(CodecBF16(view));
-    case Packing::kF16:
-      return work(CodecF16(view));
-    case Packing::kTableByte:
-      return work(CodecTableByte(view));
-    case Packing::kHalfByte:
-      switch (8 - view.table.half_shift) {
-        case 0:
-          return work(CodecHalfByte<0>(view));
-        case 1:
-          return work(CodecHalfByte<1>(view));
-        default:
-          return work(CodecHalfByte<2>(view));
-      }
-    case Packing::kOffsetByte:
-      return work(CodecOffsetByte(view));
-    case Packing::kOffsetNibble:
-      return work(CodecOffsetNibble(view));
-    case Packing::kOffsetLookup:
-      return work(CodecOffsetLookup(view));
-    case Packing::kNibbleTable:
-      return work(CodecNibbleTable(view));
-  }
-}
-
-// Whether k and every change of group lie between blocks, so that a block has one set of scales.
-template <typename Codec>
-bool InWholeBlocks(const PackedView& view, int64_t k) {
-  constexpr int64_t kSteps = BlockSteps(Codec::kPacking);
-  return k % kSteps == 0 && (view.groups == 1 || (view.group % kSteps == 0 && view.first % kSteps == 0));
-}
-
-int64_t EndOfGroup(const PackedView& view, int64_t k) {
-  return ((k + view.first) / view.group + 1) * view.group - view.first;
-}
+using Codecs = CodecList<CodecF32, CodecBF16, CodecF16, CodecTableByte, CodecHalfByte<0>, CodecHalfByte<1>,
+                         CodecHalfByte<2>, CodecOffsetByte, CodecOffsetNibble, CodecOffsetLookup, CodecNibbleTable>;
 
 // Rows [k0, k0 + depth) of one panel into the f32 panels it spans, as many as there is room for.
 template <bool kScaled, bool kZeroPoints, typename Codec>
@@ -356,28 +303,10 @@ void AddRows(const float* a, const float* w, int64_t depth, float* sums) {
   for (int r = 0; r < kRows; ++r) _mm512_storeu_ps(sums + r * kVectorCols, sum[r]);
 }
 
-// A stretch of 64 columns is decoded into the first cache and used for all rows.
-void SeveralRows(const VectorJob& job) {
+void AddAllRows(int64_t rows, const float* a, const float* w, int64_t depth, float* sums) {
   constexpr void (*kAdd[])(const float*, const float*, int64_t, float*) = {
       AddRows<1>, AddRows<2>, AddRows<3>, AddRows<4>, AddRows<5>, AddRows<6>, AddRows<7>, AddRows<8>};
-  constexpr int64_t kStretch = 64;  // 16 KiB of decoded weights
-  alignas(64) float w[kStretch * kVectorCols];
-  const PackedView& view = *job.view;
-  const int64_t cols = view.cols - job.col < kVectorCols ? view.cols - job.col : kVectorCols;
-  const int64_t count = job.rows * kVectorCols;
-  for (int64_t k0 = 0; k0 < view.depth; k0 += kLeafDepth) {
-    const int64_t leaf_end = k0 + kLeafDepth < view.depth ? k0 + kLeafDepth : view.depth;
-    float* leaf = k0 == 0 ? job.sums : job.scratch;
-    for (int64_t i = 0; i < count; ++i) leaf[i] = 0;
-    for (int64_t k = k0; k < leaf_end; k += kStretch) {
-      const int64_t depth = leaf_end - k < kStretch ? leaf_end - k : kStretch;
-      DecodeColsAvx512(view, k, depth, job.col, cols, w, kStretch * 16);
-      for (int64_t n = 0; n < cols; n += 16)
-        kAdd[job.rows - 1](job.a + k * job.rows, w + n * kStretch, depth, leaf + n);
-    }
-    if (k0 == 0) continue;
-    for (int64_t i = 0; i < count; ++i) job.sums[i] += leaf[i];
-  }
+  kAdd[rows - 1](a, w, depth, sums);
 }
 
 }  // namespace
@@ -385,20 +314,13 @@ void SeveralRows(const VectorJob& job) {
 void DecodeColsAvx512(const PackedView& view, int64_t k0, int64_t depth, int64_t col, int64_t cols, float* out,
                       int64_t panel_stride) {
   const int64_t width = PanelCols(view.packing), padded = (cols + 15) / 16 * 16;
-  WithCodec(view, [&]<typename Codec>(const Codec& codec) {
+  Codecs::With(view, [&]<typename Codec>(const Codec& codec) {
     if (!InWholeBlocks<Codec>(view, k0)) return DecodeColsAvx2(view, k0, depth, col, cols, out, panel_stride);
     for (int64_t n = 0; n < cols; n += width) {
-      const auto run = [&]<bool kScaled, bool kZeroPoints>() {
+      WithScaling(view, [&]<bool kScaled, bool kZeroPoints>() {
         DecodePanel<kScaled, kZeroPoints>(view, codec, (col + n) / width, k0, depth, padded - n,
                                           out + n / 16 * panel_stride, panel_stride);
-      };
-      if (!view.has_scales) {
-        run.template operator()<false, false>();
-      } else if (!view.has_zero_points) {
-        run.template operator()<true, false>();
-      } else {
-        run.template operator()<true, true>();
-      }
+      });
     }
   });
 }
@@ -406,12 +328,12 @@ void DecodeColsAvx512(const PackedView& view, int64_t k0, int64_t depth, int64_t
 void RunVectorAvx512(const VectorJob& job) {
   const PackedView& view = *job.view;
   const bool whole = view.cols - job.col > kVectorCols - PanelCols(view.packing);  // all panels of the job exist
-  if (job.rows > 1 || !whole) return SeveralRows(job);
-  WithCodec(view, [&]<typename Codec>(const Codec& codec) {
-    if (!InWholeBlocks<Codec>(view, 0)) return SeveralRows(job);
-    if (!view.has_scales) return OneRow<false, false>(view, codec, job.col, job.a, job.sums);
-    if (!view.has_zero_points) return OneRow<true, false>(view, codec, job.col, job.a, job.sums);
-    OneRow<true, true>(view, codec, job.col, job.a, job.sums);
+  if (job.rows > 1 || !whole) return SeveralRows<DecodeColsAvx512, AddAllRows>(job);
+  Codecs::With(view, [&]<typename Codec>(const Codec& codec) {
+    if (!InWholeBlocks<Codec>(view, 0)) return SeveralRows<DecodeColsAvx512, AddAllRows>(job);
+    WithScaling(view, [&]<bool kScaled, bool kZeroPoints>() {
+      OneRow<kScaled, kZeroPoints>(view, codec, job.col, job.a, job.sums);
+    });
   });
 }
 

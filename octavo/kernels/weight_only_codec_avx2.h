@@ -7,16 +7,10 @@
 #include <immintrin.h>
 
 #include <cstdint>
-#include <type_traits>
 
-#include "octavo/kernels/weight_only_view.h"
+#include "octavo/kernels/weight_only_codec.h"
 
 namespace octavo::kernels::internal {
-
-template <int kValue>
-using Constant = std::integral_constant<int, kValue>;
-
-#define OCTAVO_INLINE inline __attribute__((always_inline))
 
 inline const __m256i* Vectors(const uint8_t* at) { return reinterpret_cast<const __m256i*>(at); }
 inline const __m128i* Halves(const uint8_t* at) { return reinterpret_cast<const __m128i*>(at); }
@@ -71,6 +65,7 @@ struct CodecTableByte {
 template <int kSlide>
 struct CodecHalfByte {
   static constexpr Packing kPacking = Packing::kHalfByte;
+  static constexpr int kPlaces = kSlide;
   explicit CodecHalfByte(const PackedView& view)
       : keep(_mm256_set1_epi16(static_cast<int16_t>(0x8000 | 0x7f << (8 - kSlide)))),
         factor(_mm256_set1_ps(view.table.half_factor)),
@@ -200,12 +195,6 @@ struct CodecNibbleTable {
   __m256i plane[4], nibble;
 };
 
-// True for the packings whose codes carry an offset.
-template <typename Codec>
-inline constexpr bool kHasOffset = requires {
-  Codec::kFactor;
-};
-
 // Scales or zero points of one group of one panel: `count` vectors.
 inline void LoadEntries(const PackedView& view, const void* entries, int64_t panel, int64_t group, int count,
                         __m256* out) {
@@ -262,36 +251,7 @@ OCTAVO_INLINE __m256 Scaled(__m256 codes, const __m256& scale, const __m256& shi
   }
 }
 
-// Calls work(codec) with the codec of the view's packing.
-template <typename Work>
-void WithCodec(const PackedView& view, Work work) {
-  switch (view.packing) {
-    case Packing::kF32:
-      return work(CodecF32(view));
-    case Packing::kBF16:
-      return work(CodecBF16(view));
-    case Packing::kF16:
-      return work(CodecF16(view));
-    case Packing::kTableByte:
-      return work(CodecTableByte(view));
-    case Packing::kHalfByte:
-      switch (8 - view.table.half_shift) {
-        case 0:
-          return work(CodecHalfByte<0>(view));
-        case 1:
-          return work(CodecHalfByte<1>(view));
-        default:
-          return work(CodecHalfByte<2>(view));
-      }
-    case Packing::kOffsetByte:
-      return work(CodecOffsetByte(view));
-    case Packing::kOffsetNibble:
-      return work(CodecOffsetNibble(view));
-    case Packing::kOffsetLookup:
-      return work(CodecOffsetLookup(view));
-    case Packing::kNibbleTable:
-      return work(CodecNibbleTable(view));
-  }
-}
+using Codecs = CodecList<CodecF32, CodecBF16, CodecF16, CodecTableByte, CodecHalfByte<0>, CodecHalfByte<1>,
+                         CodecHalfByte<2>, CodecOffsetByte, CodecOffsetNibble, CodecOffsetLookup, CodecNibbleTable>;
 
 }  // namespace octavo::kernels::internal

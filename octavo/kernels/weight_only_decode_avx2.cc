@@ -1,5 +1,4 @@
 #include "octavo/kernels/weight_only_codec_avx2.h"
-#include "octavo/kernels/weight_only_isa.h"
 
 namespace octavo::kernels::internal {
 namespace {
@@ -38,19 +37,12 @@ void DecodePanel(const PackedView& view, const Codec& codec, int64_t panel, int6
 void DecodeColsAvx2(const PackedView& view, int64_t k0, int64_t depth, int64_t col, int64_t cols, float* out,
                     int64_t panel_stride) {
   const int64_t width = PanelCols(view.packing), padded = (cols + 15) / 16 * 16;
-  WithCodec(view, [&](const auto& codec) {
+  Codecs::With(view, [&](const auto& codec) {
     for (int64_t n = 0; n < cols; n += width) {
-      const auto run = [&]<bool kScaled, bool kZeroPoints>() {
+      WithScaling(view, [&]<bool kScaled, bool kZeroPoints>() {
         DecodePanel<kScaled, kZeroPoints>(view, codec, (col + n) / width, k0, depth, padded - n,
                                           out + n / 16 * panel_stride, panel_stride);
-      };
-      if (!view.has_scales) {
-        run.template operator()<false, false>();
-      } else if (!view.has_zero_points) {
-        run.template operator()<true, false>();
-      } else {
-        run.template operator()<true, true>();
-      }
+      });
     }
   });
 }

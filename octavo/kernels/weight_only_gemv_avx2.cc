@@ -1,14 +1,10 @@
 // Few rows times packed weights. One row decodes in registers on the way into its sums; several rows decode a stretch
 // of 64 columns into the first cache and use it for all of them.
 #include "octavo/kernels/weight_only_codec_avx2.h"
-#include "octavo/kernels/weight_only_isa.h"
 #include "octavo/kernels/weight_only_loops_avx2.h"
 
 namespace octavo::kernels::internal {
 namespace {
-
-constexpr int64_t kLeafDepth = 256;
-constexpr int64_t kFetchAhead = 1024;  // bytes; the hardware stops at the end of a page
 
 // Sums of one row: four chains (a panel of 32 columns) or eight (64 columns) hide the latency of an FMA.
 template <int kVectors>
@@ -68,15 +64,18 @@ inline void AddSegment(const PackedView& view, const Codec& codec, int64_t panel
   if (k < k_end) add(k, k_end - k);
 }
 
-// One row and `kVectors` * 8 columns, decoded in registers.
+// One row and `kVectors` * 8 columns, decoded in registers. A function of its own with a codec of its own: amid the
+// loops of all the others g++ keeps neither sums nor the codec's constants in registers, which costs up to a third of
+// the speed.
 template <bool kScaled, bool kZeroPoints, int kPanels, typename Codec>
-void OneRow(const PackedView& view, const Codec& codec, int64_t panel, const float* a, float* out) {
+[[gnu::noinline]] void OneRow(const PackedView& view, const Codec& shared, int64_t panel, const float* a, float* out) {
+  const Codec codec = shared;
   constexpr int kVectors = static_cast<int>(PanelCols(Codec::kPacking) / 8) * kPanels;
   for (int64_t k0 = 0; k0 < view.depth; k0 += kLeafDepth) {
     const int64_t leaf_end = k0 + kLeafDepth < view.depth ? k0 + kLeafDepth : view.depth;
     Sums<kVectors> leaf;
     for (int64_t k = k0; k < leaf_end;) {
-      const int64_t group_end = ((k + view.first) / view.group + 1) * view.group - view.first;
+      const int64_t group_end = EndOfGroup(view, k);
       const int64_t end = group_end < leaf_end ? group_end : leaf_end;
       AddSegment<kScaled, kZeroPoints, kPanels>(view, codec, panel, a, k, end, leaf);
       k = end;
@@ -96,13 +95,6 @@ void OneRowJob(const VectorJob& job, const Codec& codec) {
   for (int64_t n = 0; n < kVectorCols; n += kWidth * kPanels) {
     OneRow<kScaled, kZeroPoints, kPanels>(*job.view, codec, (job.col + n) / kWidth, job.a, job.sums + n);
   }
-}
-
-// Groups begin where blocks do.
-template <typename Codec>
-bool InWholeBlocks(const PackedView& view) {
-  constexpr int64_t kSteps = BlockSteps(Codec::kPacking);
-  return view.groups == 1 || (view.group % kSteps == 0 && view.first % kSteps == 0);
 }
 
 // Adds `depth` steps to the chains of kRows rows and 16 columns. `a` is [depth][stride], w is [depth][16].
@@ -139,29 +131,9 @@ void AddRowsOf(int64_t rows, const float* a, int64_t stride, const float* w, int
   }
 }
 
-void SeveralRows(const VectorJob& job) {
-  constexpr int64_t kStretch = 64;  // 16 KiB of decoded weights
-  alignas(32) float w[kStretch * kVectorCols];
-  const PackedView& view = *job.view;
-  const int64_t cols = view.cols - job.col < kVectorCols ? view.cols - job.col : kVectorCols;
-  const int64_t count = job.rows * kVectorCols;
-  for (int64_t k0 = 0; k0 < view.depth; k0 += kLeafDepth) {
-    const int64_t leaf_end = k0 + kLeafDepth < view.depth ? k0 + kLeafDepth : view.depth;
-    float* leaf = k0 == 0 ? job.sums : job.scratch;
-    for (int64_t i = 0; i < count; ++i) leaf[i] = 0;
-    for (int64_t k = k0; k < leaf_end; k += kStretch) {
-      const int64_t depth = leaf_end - k < kStretch ? leaf_end - k : kStretch;
-      DecodeColsAvx2(view, k, depth, job.col, cols, w, kStretch * 16);
-      for (int64_t n = 0; n < cols; n += 16) {
-        for (int64_t r = 0; r < job.rows; r += 4) {
-          AddRowsOf(job.rows - r, job.a + k * job.rows + r, job.rows, w + n * kStretch, depth,
-                    leaf + r * kVectorCols + n);
-        }
-      }
-    }
-    if (k0 == 0) continue;
-    for (int64_t i = 0; i < count; ++i) job.sums[i] += leaf[i];
-  }
+// All rows, four at a time.
+void AddAllRows(int64_t rows, const float* a, const float* w, int64_t depth, float* sums) {
+  for (int64_t r = 0; r < rows; r += 4) AddRowsOf(rows - r, a + r, rows, w, depth, sums + r * kVectorCols);
 }
 
 }  // namespace
@@ -169,12 +141,10 @@ void SeveralRows(const VectorJob& job) {
 void RunVectorAvx2(const VectorJob& job) {
   const PackedView& view = *job.view;
   const bool whole = view.cols - job.col > kVectorCols - PanelCols(view.packing);  // all panels of the job exist
-  if (job.rows > 1 || !whole) return SeveralRows(job);
-  WithCodec(view, [&]<typename Codec>(const Codec& codec) {
-    if (!InWholeBlocks<Codec>(view)) return SeveralRows(job);
-    if (!view.has_scales) return OneRowJob<false, false>(job, codec);
-    if (!view.has_zero_points) return OneRowJob<true, false>(job, codec);
-    OneRowJob<true, true>(job, codec);
+  if (job.rows > 1 || !whole) return SeveralRows<DecodeColsAvx2, AddAllRows>(job);
+  Codecs::With(view, [&]<typename Codec>(const Codec& codec) {
+    if (!InWholeBlocks<Codec>(view, 0)) return SeveralRows<DecodeColsAvx2, AddAllRows>(job);
+    WithScaling(view, [&]<bool kScaled, bool kZeroPoints>() { OneRowJob<kScaled, kZeroPoints>(job, codec); });
   });
 }
 

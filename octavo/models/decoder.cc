@@ -148,4 +148,8 @@ nn::AttentionOptions AttentionOptionsOf(const ModelConfig& config) {
   return options;
 }
 
+nn::Norm RmsNormOf(const nn::Builder& at, std::string_view name, const ModelConfig& config) {
+  return nn::Norm::Rms(at, name, config.emb_dim, config.normalization_layer_epsilon);
+}
+
 }  // namespace octavo::models

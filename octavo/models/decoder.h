@@ -54,6 +54,8 @@ kernels::RopeLayout RopeLayoutOf(const ModelConfig& config);
 // The MLP of a layer: mlp_dim, activations, bias, fusion and dropout of the config.
 nn::MlpOptions MlpOptionsOf(const ModelConfig& config);
 nn::AttentionOptions AttentionOptionsOf(const ModelConfig& config);
+// An RMS norm over emb_dim features.
+nn::Norm RmsNormOf(const nn::Builder& at, std::string_view name, const ModelConfig& config);
 
 std::unique_ptr<Model> MakeGpt3(const ModelConfig& config);
 std::unique_ptr<Model> MakeLlama(const ModelConfig& config);

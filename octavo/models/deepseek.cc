@@ -67,11 +67,9 @@ struct Experts {
 
 struct Block {
   Block(const nn::Builder& at, const ModelConfig& config, bool dense, const std::shared_ptr<ops::RopeTable>& rope)
-      : attention_norm(
-            nn::Norm::Rms(at, "pre_self_attention_layer_norm", config.emb_dim, config.normalization_layer_epsilon)),
+      : attention_norm(RmsNormOf(at, "pre_self_attention_layer_norm", config)),
         attention(at, "self_attention", MlaOptionsOf(config), rope),
-        ffn_norm(
-            nn::Norm::Rms(at, "post_self_attention_layer_norm", config.emb_dim, config.normalization_layer_epsilon)) {
+        ffn_norm(RmsNormOf(at, "post_self_attention_layer_norm", config)) {
     if (dense) {
       mlp.emplace(at, "mlp", MlpOptionsOf(config));
     } else {
@@ -116,7 +114,7 @@ struct FurtherToken {
   std::string Name(const char* what) const { return "mtp_" + number + "_" + what; }
   nn::Builder Place(const nn::Builder& mtp) const { return mtp.Child("mtp_layer_" + number); }
   nn::Norm MakeNorm(const nn::Builder& mtp, const ModelConfig& config, const char* what) const {
-    return nn::Norm::Rms(Place(mtp), Name(what), config.emb_dim, config.normalization_layer_epsilon);
+    return RmsNormOf(Place(mtp), Name(what), config);
   }
 
   std::string number;

@@ -24,21 +24,17 @@ nn::AttentionOptions Windowed(const ModelConfig& config, int64_t window) {
 struct Half {
   Half(const nn::Builder& at, const ModelConfig& config, const std::string& end, int64_t window,
        const std::shared_ptr<ops::RopeTable>& rope)
-      : before_attention(MakeNorm(at, config, "pre_self_attention_norm" + end)),
+      : before_attention(RmsNormOf(at, "pre_self_attention_norm" + end, config)),
         attention(at, "self_attention" + end, Windowed(config, window), rope),
-        after_attention(MakeNorm(at, config, "post_self_attention_norm" + end)),
-        before_mlp(MakeNorm(at, config, "pre_ffw_norm" + end)),
+        after_attention(RmsNormOf(at, "post_self_attention_norm" + end, config)),
+        before_mlp(RmsNormOf(at, "pre_ffw_norm" + end, config)),
         mlp(at, "mlp" + end, MlpOptionsOf(config)),
-        after_mlp(MakeNorm(at, config, "post_ffw_norm" + end)) {}
+        after_mlp(RmsNormOf(at, "post_ffw_norm" + end, config)) {}
 
   ops::Var operator()(ops::Context& context, const ops::Var& x, const ops::Rows& rows) const {
     const ops::Var attended = after_attention(context, attention(context, before_attention(context, x), rows));
     const ops::Var middle = ops::Add(context, x, attended);
     return ops::Add(context, middle, after_mlp(context, mlp(context, before_mlp(context, middle))));
-  }
-
-  static nn::Norm MakeNorm(const nn::Builder& at, const ModelConfig& config, const std::string& name) {
-    return nn::Norm::Rms(at, name, config.emb_dim, config.normalization_layer_epsilon);
   }
 
   nn::Norm before_attention;

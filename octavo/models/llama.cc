@@ -15,11 +15,9 @@ namespace {
 
 struct Block {
   Block(const nn::Builder& at, const ModelConfig& config, const std::shared_ptr<ops::RopeTable>& rope)
-      : attention_norm(
-            nn::Norm::Rms(at, "pre_self_attention_layer_norm", config.emb_dim, config.normalization_layer_epsilon)),
+      : attention_norm(RmsNormOf(at, "pre_self_attention_layer_norm", config)),
         attention(at, "self_attention", AttentionOptionsOf(config), rope),
-        mlp_norm(
-            nn::Norm::Rms(at, "post_self_attention_layer_norm", config.emb_dim, config.normalization_layer_epsilon)),
+        mlp_norm(RmsNormOf(at, "post_self_attention_layer_norm", config)),
         mlp(at, "mlp", MlpOptionsOf(config)) {}
 
   ops::Var operator()(ops::Context& context, const ops::Var& x, const ops::Rows& rows) const {

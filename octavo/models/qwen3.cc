@@ -22,11 +22,9 @@ nn::AttentionOptions ScaledAttention(const ModelConfig& config) {
 
 struct Block {
   Block(const nn::Builder& at, const ModelConfig& config, const std::shared_ptr<ops::RopeTable>& rope)
-      : attention_norm(
-            nn::Norm::Rms(at, "pre_self_attention_layer_norm", config.emb_dim, config.normalization_layer_epsilon)),
+      : attention_norm(RmsNormOf(at, "pre_self_attention_layer_norm", config)),
         attention(at, "self_attention", ScaledAttention(config), rope),
-        ffn_norm(
-            nn::Norm::Rms(at, "post_self_attention_layer_norm", config.emb_dim, config.normalization_layer_epsilon)) {
+        ffn_norm(RmsNormOf(at, "post_self_attention_layer_norm", config)) {
     if (config.num_experts > 1) {
       experts.emplace(at, "moe_block", MoeOptionsOf(config));
     } else {

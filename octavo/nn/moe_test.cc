@@ -10,16 +10,10 @@
 #include "octavo/ops/kv_pages.h"
 #include "octavo/ops/rows.h"
 #include "octavo/ops/tape.h"
+#include "octavo/ops/test_support.h"
 
 namespace octavo::nn {
 namespace {
-
-Tensor Values(const Shape& shape, double step) {
-  std::vector<float> values(static_cast<size_t>(shape.size()));
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(std::sin(step * static_cast<double>(i) + 1));
-  return Tensor::FromValues<float>(shape, DType::kF32, values);
-}
 
 // A block with parameters that are not all alike, and what a pass over it needs.
 struct Bench {
@@ -31,7 +25,7 @@ struct Bench {
   Bench(const MoeOptions& options, int threads)
       : pool(threads), block(Builder(set, "", DType::kF32, DType::kF32), "MoeBlock_0", options) {
     double step = 1.3;
-    for (ops::Parameter* parameter : set.all()) parameter->value = Values(parameter->shape(), step += 0.37);
+    for (ops::Parameter* parameter : set.all()) parameter->value = ops::WaveTensor(parameter->shape(), step += 0.37);
   }
   ops::Context MakeContext() { return ops::Context(pool, kernels::ChooseIsa().isa, workspace); }
 
@@ -44,7 +38,7 @@ struct Bench {
     context.aux = &aux;
     const ops::Var leaf = tape.Leaf(x);
     const ops::Var out = block(context, leaf);
-    tape.Run(context, out, Values(out.shape(), 0.9));
+    tape.Run(context, out, ops::WaveTensor(out.shape(), 0.9));
     std::vector<std::vector<float>> all = {out.value.ToVector<float>(), tape.Grad(leaf).ToVector<float>(),
                                            aux.load_balance.at(0).value.ToVector<float>()};
     for (const ops::Parameter* parameter : set.all()) {
@@ -87,7 +81,7 @@ TEST(MoeBlock, HasMaxTextNamesAndShapes) {
 }
 
 TEST(MoeBlock, SparseAndDenseAgree) {
-  const Tensor x = Values({2, 7, 6}, 0.61);
+  const Tensor x = ops::WaveTensor({2, 7, 6}, 0.61);
   Bench sparse(Options(true), 2), dense(Options(false), 2);
   const auto a = sparse.Run(x), b = dense.Run(x);
   ASSERT_EQ(a.size(), b.size());
@@ -95,7 +89,7 @@ TEST(MoeBlock, SparseAndDenseAgree) {
 }
 
 TEST(MoeBlock, BitsDoNotDependOnThreads) {
-  const Tensor x = Values({3, 50, 6}, 0.61);
+  const Tensor x = ops::WaveTensor({3, 50, 6}, 0.61);
   for (const bool sparse : {true, false}) {
     Bench one(Options(sparse), 1);
     const auto expected = one.Run(x);
@@ -111,7 +105,7 @@ TEST(MoeBlock, CountsEveryTokenOfEveryExpert) {
   ops::Context context = bench.MakeContext();
   ops::AuxLosses aux;
   context.aux = &aux;
-  bench.block(context, Values({2, 7, 6}, 0.61));
+  bench.block(context, ops::WaveTensor({2, 7, 6}, 0.61));
   ASSERT_EQ(aux.loads.size(), 1u);
   int64_t total = 0;
   for (const int64_t tokens : aux.loads[0].tokens) total += tokens;
@@ -120,7 +114,7 @@ TEST(MoeBlock, CountsEveryTokenOfEveryExpert) {
 
 // Central differences of the weighted output by one number of each parameter.
 TEST(MoeBlock, GradientsMatchDifferences) {
-  const Tensor x = Values({1, 5, 6}, 0.61);
+  const Tensor x = ops::WaveTensor({1, 5, 6}, 0.61);
   MoeOptions options = Options(true);
   options.router = {.score = ops::RouterScore::kSigmoid, .top_k = 2, .normalize = true, .scale = 2.5};
   Bench bench(options, 2);
@@ -128,7 +122,7 @@ TEST(MoeBlock, GradientsMatchDifferences) {
   const auto weighted = [&] {
     ops::Context context = bench.MakeContext();
     const ops::Var out = bench.block(context, x);
-    const std::vector<float> y = out.value.ToVector<float>(), w = Values(out.shape(), 0.9).ToVector<float>();
+    const std::vector<float> y = out.value.ToVector<float>(), w = ops::WaveTensor(out.shape(), 0.9).ToVector<float>();
     double sum = 0;
     for (size_t i = 0; i < y.size(); ++i) sum += double{y[i]} * w[i];
     return sum;
@@ -158,7 +152,7 @@ TEST(MoeBlock, LimitedCapacityIsRefusedOverACache) {
   const ops::KvPages pages;
   rows.kv = &pages;
   context.rows = &rows;
-  EXPECT_THROW(bench.block(context, Values({1, 5, 6}, 0.61)), Error);
+  EXPECT_THROW(bench.block(context, ops::WaveTensor({1, 5, 6}, 0.61)), Error);
 }
 
 }  // namespace

@@ -4,31 +4,16 @@
 
 #include <cmath>
 #include <memory>
-#include <random>
 
 #include "octavo/base/error.h"
 #include "octavo/ops/add.h"
 #include "octavo/ops/einsum_dims.h"
 #include "octavo/ops/gradient_check.h"
 #include "octavo/ops/tape.h"
+#include "octavo/ops/test_support.h"
 
 namespace octavo::ops {
 namespace {
-
-struct Bench {
-  explicit Bench(int threads = 2) : pool(threads) {}
-  ThreadPool pool;
-  kernels::Workspace workspace;
-  Context context{pool, kernels::ChooseIsa().isa, workspace};
-};
-
-Tensor Random(const Shape& shape, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Tensor result = Tensor::Empty(shape, DType::kF32);
-  for (float& value : result.MutableValues<float>()) value = uniform(random);
-  return result;
-}
 
 // Plain nested loops over every axis, in double.
 std::vector<double> NaiveDot(const Tensor& lhs, const Tensor& rhs, const DotDims& dims) {
@@ -87,10 +72,10 @@ std::vector<Case> Cases() {
 }
 
 TEST(DotGeneral, EqualsNestedLoops) {
-  Bench bench;
+  TestBench bench;
   uint32_t seed = 1;
   for (const Case& c : Cases()) {
-    const Tensor lhs = Random(c.lhs, seed++), rhs = Random(c.rhs, seed++);
+    const Tensor lhs = RandomTensor(c.lhs, seed++), rhs = RandomTensor(c.rhs, seed++);
     const Var out = DotGeneral(bench.context, Activation(lhs), Activation(rhs), c.dims);
     const std::vector<double> expected = NaiveDot(lhs, rhs, c.dims);
     const std::vector<float> found = out.value.ToVector<float>();
@@ -101,7 +86,7 @@ TEST(DotGeneral, EqualsNestedLoops) {
 }
 
 TEST(DotGeneral, GradientsEqualDifferences) {
-  Bench bench;
+  TestBench bench;
   uint32_t seed = 100;
   for (const Case& c : Cases()) {
     if (c.lhs.size() == 0 || c.lhs.size() > 200) continue;
@@ -110,15 +95,15 @@ TEST(DotGeneral, GradientsEqualDifferences) {
                       [&](Context& context, const std::vector<Var>& leaves) {
                         return DotGeneral(context, Activation(leaves[0]), Activation(leaves[1]), c.dims);
                       },
-                      {Random(c.lhs, seed), Random(c.rhs, seed + 1)});
+                      {RandomTensor(c.lhs, seed), RandomTensor(c.rhs, seed + 1)});
     EXPECT_LT(error, 2e-3) << c.lhs.ToString() << c.rhs.ToString();
     seed += 2;
   }
 }
 
 TEST(Einsum, EqualsTheDotItStandsFor) {
-  Bench bench;
-  const Tensor q = Random({2, 3, 2, 2, 4}, 1), k = Random({2, 5, 2, 4}, 2);
+  TestBench bench;
+  const Tensor q = RandomTensor({2, 3, 2, 2, 4}, 1), k = RandomTensor({2, 5, 2, 4}, 2);
   const Var out = Einsum(bench.context, "btkgd,bskd->bkgts", Activation(q), Activation(k));
   ASSERT_EQ(out.shape(), (Shape{2, 2, 2, 3, 5}));
   for (int64_t b : {0, 1}) {
@@ -133,14 +118,14 @@ TEST(Einsum, EqualsTheDotItStandsFor) {
 }
 
 TEST(Einsum, GradientsEqualDifferences) {
-  Bench bench;
+  TestBench bench;
   for (const char* equation : {"abc,cd->abd", "abc,dc->dab", "...c,cd->...d", "acb,abd->abcd"}) {
     const bool batched = std::string_view(equation) == "acb,abd->abcd";
-    const std::vector<Tensor> leaves = {Random(batched ? Shape{2, 4, 3} : Shape{2, 3, 4}, 5),
-                                        Random(batched              ? Shape{2, 3, 2}
-                                               : equation[4] == 'd' ? Shape{5, 4}
-                                                                    : Shape{4, 5},
-                                               6)};
+    const std::vector<Tensor> leaves = {RandomTensor(batched ? Shape{2, 4, 3} : Shape{2, 3, 4}, 5),
+                                        RandomTensor(batched              ? Shape{2, 3, 2}
+                                                     : equation[4] == 'd' ? Shape{5, 4}
+                                                                          : Shape{4, 5},
+                                                     6)};
     const double error = GradientError(
         bench.context,
         [&](Context& context, const std::vector<Var>& vars) {
@@ -164,8 +149,8 @@ TEST(Einsum, RefusesWhatItCannotDo) {
 }
 
 TEST(RaggedDot, EqualsADotPerGroupAndZeroesTheRest) {
-  Bench bench;
-  const Tensor lhs = Random({7, 3}, 1), rhs = Random({4, 3, 5}, 2);
+  TestBench bench;
+  const Tensor lhs = RandomTensor({7, 3}, 1), rhs = RandomTensor({4, 3, 5}, 2);
   const Tensor sizes = Tensor::FromValues<int32_t>({4}, DType::kI32, std::vector<int32_t>{2, 0, 3, 1});
   const Var out = RaggedDot(bench.context, Activation(lhs), Activation(rhs), sizes);
   const int group_of[] = {0, 0, 2, 2, 2, 3, -1};
@@ -186,13 +171,13 @@ TEST(RaggedDot, EqualsADotPerGroupAndZeroesTheRest) {
 }
 
 TEST(Tape, GradientsOfAReusedParameterAreAdded) {
-  Bench bench;
-  const Parameter kernel{"mlp/kernel", Random({4, 4}, 3)};
+  TestBench bench;
+  const Parameter kernel{"mlp/kernel", RandomTensor({4, 4}, 3)};
   Tape tape;
   bench.context.tape = &tape;
-  const Var x = tape.Leaf(Random({2, 4}, 4));
+  const Var x = tape.Leaf(RandomTensor({2, 4}, 4));
   const Var out = Project(bench.context, Relu(bench.context, Project(bench.context, x, kernel)), kernel);
-  tape.Run(bench.context, out, Random({2, 4}, 5));
+  tape.Run(bench.context, out, RandomTensor({2, 4}, 5));
   ASSERT_EQ(tape.parameters().size(), 1u);
   EXPECT_EQ(tape.parameters()[0], &kernel);
   EXPECT_EQ(tape.Grad(kernel).shape(), (Shape{4, 4}));
@@ -204,29 +189,30 @@ TEST(Tape, GradientsOfAReusedParameterAreAdded) {
                                            DotGeneral(context, Activation(vars[0]), Activation(vars[1]), dims);
                                        return Multiply(context, hidden, Add(context, hidden, vars[0]));
                                      },
-                                     {Random({2, 4}, 8), Random({4, 4}, 9)});
+                                     {RandomTensor({2, 4}, 8), RandomTensor({4, 4}, 9)});
   EXPECT_LT(error, 2e-3);
 }
 
 TEST(DotGeneral, ErrorsNameTheSiteAndBothShapes) {
-  Bench bench;
+  TestBench bench;
   const Scope decoder(bench.context, "decoder"), layer(bench.context, "layers_3");
   try {
-    DotGeneral(bench.context, Activation(Random({8, 512}, 1)), Activation(Random({1024, 4}, 2)), {{1}, {0}, {}, {}});
+    DotGeneral(bench.context, Activation(RandomTensor({8, 512}, 1)), Activation(RandomTensor({1024, 4}, 2)),
+               {{1}, {0}, {}, {}});
     FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "DotGeneral at decoder/layers_3: lhs [8, 512] contracts 512, rhs [1024, 4] wants 1024");
   }
-  EXPECT_THROW(
-      DotGeneral(bench.context, Activation(Random({2, 3}, 1)), Activation(Random({3, 2}, 2)), {{2}, {0}, {}, {}}),
-      Error);
-  EXPECT_THROW(
-      DotGeneral(bench.context, Activation(Random({2, 2}, 1)), Activation(Random({2, 2}, 2)), {{1}, {0}, {1}, {1}}),
-      Error);
+  EXPECT_THROW(DotGeneral(bench.context, Activation(RandomTensor({2, 3}, 1)), Activation(RandomTensor({3, 2}, 2)),
+                          {{2}, {0}, {}, {}}),
+               Error);
+  EXPECT_THROW(DotGeneral(bench.context, Activation(RandomTensor({2, 2}, 1)), Activation(RandomTensor({2, 2}, 2)),
+                          {{1}, {0}, {1}, {1}}),
+               Error);
 }
 
 TEST(Site, OrdinalsCountPerModuleAndKind) {
-  Bench bench;
+  TestBench bench;
   {
     const Scope a(bench.context, "a");
     EXPECT_EQ(bench.context.NextSite(OpKind::kDotGeneral).ToString(), "a dot_general0");
@@ -243,7 +229,7 @@ TEST(Site, OrdinalsCountPerModuleAndKind) {
 }
 
 TEST(DotGeneral, MetaOperandsGiveAMetaResult) {
-  Bench bench;
+  TestBench bench;
   const Var out = DotGeneral(bench.context, Activation(Tensor::Meta({8, 512}, DType::kBF16)),
                              Activation(Tensor::Meta({512, 3}, DType::kBF16)), {{1}, {0}, {}, {}});
   EXPECT_TRUE(out.value.is_meta());

@@ -7,26 +7,13 @@
 #include "octavo/ops/gradient_check.h"
 #include "octavo/ops/permute.h"
 #include "octavo/ops/tape.h"
+#include "octavo/ops/test_support.h"
 
 namespace octavo::ops {
 namespace {
 
-Tensor Values(const Shape& shape, double step) {
-  std::vector<float> values(static_cast<size_t>(shape.size()));
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(std::sin(step * static_cast<double>(i) + 1));
-  return Tensor::FromValues<float>(shape, DType::kF32, values);
-}
-
-struct Bench {
-  ThreadPool pool;
-  kernels::Workspace workspace;
-  Context context;
-  explicit Bench(int threads = 2) : pool(threads), context(pool, kernels::ChooseIsa().isa, workspace) {}
-};
-
 TEST(Moe, RoutesSortsAndCombines) {
-  Bench bench;
+  TestBench bench;
   const Tensor logits = Tensor::FromValues<float>({3, 3}, DType::kF32, std::vector<float>{1, 3, 2, 5, 5, 0, 0, 0, 4});
   const Routing routing = RouteTokens(bench.context, logits, Tensor(), {.top_k = 2});
   EXPECT_EQ(routing.expert.ToVector<int32_t>(), (std::vector<int32_t>{1, 2, 0, 1, 2, 0}));
@@ -44,7 +31,7 @@ TEST(Moe, RoutesSortsAndCombines) {
 }
 
 TEST(Moe, BiasChoosesButDoesNotWeigh) {
-  Bench bench;
+  TestBench bench;
   const Tensor logits = Tensor::FromValues<float>({1, 3}, DType::kF32, std::vector<float>{2, 1, 0});
   const Tensor bias = Tensor::FromValues<float>({3}, DType::kF32, std::vector<float>{0, 0, 1});
   const Routing routing = RouteTokens(bench.context, logits, bias,
@@ -56,7 +43,7 @@ TEST(Moe, BiasChoosesButDoesNotWeigh) {
 
 // Two rows of three tokens, two experts, one seat each: the first of a row that asks gets it.
 TEST(Moe, SeatsFillInOrder) {
-  Bench bench;
+  TestBench bench;
   const Tensor logits = Tensor::FromValues<float>({6, 2}, DType::kF32,
                                                   std::vector<float>{1, 0, 2, 0, 0, 3, /* row 1: */ 0, 1, 0, 2, 0, 3});
   Tape tape;
@@ -71,7 +58,7 @@ TEST(Moe, SeatsFillInOrder) {
   EXPECT_EQ(weight[5], routing.weight.value.At<float>({2, 0}));
   EXPECT_EQ(weight[7], routing.weight.value.At<float>({3, 0}));
   // Who was dropped gets no gradient.
-  tape.Run(bench.context, seats.weight, Values(seats.taken.shape(), 0.7));
+  tape.Run(bench.context, seats.weight, WaveTensor(seats.taken.shape(), 0.7));
   const std::vector<float> grad = tape.Grad(leaf).ToVector<float>();
   for (const size_t token : {1, 4, 5}) {
     EXPECT_EQ(grad[2 * token], 0) << token;
@@ -81,7 +68,7 @@ TEST(Moe, SeatsFillInOrder) {
 }
 
 TEST(Moe, GradientsThroughTheWholePath) {
-  Bench bench;
+  TestBench bench;
   for (const RouterScore score : {RouterScore::kSoftmaxOfTopK, RouterScore::kSoftmax, RouterScore::kSigmoid}) {
     const Function path = [&](Context& context, const std::vector<Var>& leaves) {
       const Routing routing =
@@ -89,16 +76,16 @@ TEST(Moe, GradientsThroughTheWholePath) {
       const Var y = CollectRows(context, DispatchRows(context, leaves[1], routing), routing);
       return CombineExperts(context, y, routing.weight);
     };
-    EXPECT_LT(GradientError(bench.context, path, {Values({5, 4}, 2.3), Values({5, 3}, 0.7)}, 1e-2f), 2e-3);
+    EXPECT_LT(GradientError(bench.context, path, {WaveTensor({5, 4}, 2.3), WaveTensor({5, 3}, 0.7)}, 1e-2f), 2e-3);
     const Function spread = [&](Context& context, const std::vector<Var>& leaves) {
       return SpreadWeights(context, RouteTokens(context, leaves[0], Tensor(), {.score = score, .top_k = 2}), 4);
     };
-    EXPECT_LT(GradientError(bench.context, spread, {Values({5, 4}, 2.3)}, 1e-2f), 2e-3);
+    EXPECT_LT(GradientError(bench.context, spread, {WaveTensor({5, 4}, 2.3)}, 1e-2f), 2e-3);
   }
 }
 
 TEST(Moe, BalanceLossIsItsFormula) {
-  Bench bench;
+  TestBench bench;
   // One sequence of two tokens that both choose expert 0: density 1, 0; even logits give probability 1/2.
   const Tensor logits = Tensor::Zeros({1, 2, 2}, DType::kF32);
   const Tensor expert = Tensor::Zeros({2, 1}, DType::kI32);
@@ -107,14 +94,14 @@ TEST(Moe, BalanceLossIsItsFormula) {
 }
 
 TEST(Moe, BalanceLossGradient) {
-  Bench bench;
+  TestBench bench;
   const Tensor expert =
       Tensor::FromValues<int32_t>({6, 2}, DType::kI32, std::vector<int32_t>{0, 1, 2, 0, 0, 3, 1, 0, 2, 3, 0, 2});
   for (const RouterScore score : {RouterScore::kSoftmaxOfTopK, RouterScore::kSigmoid}) {
     const Function loss = [&](Context& context, const std::vector<Var>& leaves) {
       return BalanceLoss(context, leaves[0], expert, score, 16);
     };
-    EXPECT_LT(GradientError(bench.context, loss, {Values({2, 3, 4}, 2.3)}, 1e-2f), 2e-3);
+    EXPECT_LT(GradientError(bench.context, loss, {WaveTensor({2, 3, 4}, 2.3)}, 1e-2f), 2e-3);
   }
 }
 

@@ -1,6 +1,7 @@
 // For tests of ops: a context with everything it needs, and random tensors.
 #pragma once
 
+#include <cmath>
 #include <random>
 
 #include "octavo/kernels/isa.h"
@@ -21,6 +22,14 @@ inline Tensor RandomTensor(const Shape& shape, uint32_t seed, float low = -1, fl
   std::uniform_real_distribution<float> uniform(low, high);
   Tensor result = Tensor::Empty(shape, DType::kF32);
   for (float& value : result.MutableValues<float>()) value = uniform(random);
+  return result;
+}
+
+// Element i is sin(step * i + 1).
+inline Tensor WaveTensor(const Shape& shape, double step) {
+  Tensor result = Tensor::Empty(shape, DType::kF32);
+  double i = 0;
+  for (float& value : result.MutableValues<float>()) value = static_cast<float>(std::sin(step * i++ + 1));
   return result;
 }
 

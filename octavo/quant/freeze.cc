@@ -73,7 +73,7 @@ QArray Freeze(const Run& run, const SitePlan& site, const Tensor& weight, const 
   if (const auto* qwix = std::get_if<QwixTreatment>(&*site.treatment))
     return FreezeQwix(run, site, *qwix, weight, state);
   if (const auto* aqt = std::get_if<AqtTreatment>(&*site.treatment)) {
-    const DotDims dims = site.weight_is_lhs ? Swapped(site.lhs, site.rhs, site.dims).dims : site.dims;
+    const DotDims dims = WeightRight(site).dims;
     return AqtFreeze(run, weight, dims, ConfigOf(*aqt));
   }
   if (const auto* delayed = std::get_if<DelayedTreatment>(&*site.treatment))

@@ -160,18 +160,7 @@ TEST(Health, ModesAndFilter) {
   EXPECT_FALSE(HealthSink(HealthMode::kOff).Wants("anything"));
 }
 
-struct Machine {
-  explicit Machine(int threads = 2) : pool(threads), context(pool, kernels::ChooseIsa().isa, workspace) {}
-  ThreadPool pool;
-  kernels::Workspace workspace;
-  ops::Context context;
-};
-
-Plan PlanFor(const TestModel& model, const std::vector<Rule>& rules) {
-  return MakePlan([&](ops::Context& context) { model.DryRun(context); }, RuleSet(rules));
-}
-
-Tensor Step(Machine& machine, const TestModel& model, Provider& provider, const Tensor& x, float spike = 1.0f) {
+Tensor Step(ops::TestBench& machine, const TestModel& model, Provider& provider, const Tensor& x, float spike = 1.0f) {
   ops::Tape tape;
   machine.context.interceptor = &provider;
   machine.context.tape = &tape;
@@ -188,7 +177,7 @@ const Shape kInput = {TestModel::kBatch, TestModel::kTokens, TestModel::kWidth};
 // Every operand that a plan quantizes reports, under the plan's names, and looking changes no bits.
 TEST(Health, EveryQuantizedOperandReports) {
   const TestModel model;
-  Machine machine;
+  ops::TestBench machine;
   const Tensor x = RandomTensor(kInput, 1, 0.15f);
   for (const Recipe& recipe : BuiltInRecipes()) {
     if (recipe.name == "intmp" || recipe.name == "w4a8") continue;
@@ -232,7 +221,7 @@ TEST(Health, EqualForAnyNumberOfThreadsThroughAStep) {
   const Tensor x = RandomTensor(kInput, 1, 0.15f);
   std::vector<HealthRecords> all;
   for (int threads : {1, 2, 3}) {
-    Machine machine(threads);
+    ops::TestBench machine(threads);
     HealthSink sink(HealthMode::kFull);
     Provider provider(plan, {.health = &sink});
     Step(machine, model, provider, x);
@@ -254,7 +243,7 @@ TEST(Health, EqualForAnyNumberOfThreadsThroughAStep) {
 // An infinite output gradient is named where it is first quantized, in every family.
 TEST(Health, NonFiniteErrorNamesSiteOperandAndProduct) {
   const TestModel model;
-  Machine machine;
+  ops::TestBench machine;
   const Tensor x = RandomTensor(kInput, 1, 0.15f);
   ProviderOptions strict;
   strict.arithmetic.non_finite = NonFinite::kError;

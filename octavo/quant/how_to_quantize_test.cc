@@ -3,23 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 
 namespace octavo::quant {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <typename Fn>
-std::string MessageOf(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    return error.message();
-  }
-  return "no error";
-}
 
 TEST(Calibration, ParsesEveryForm) {
   EXPECT_EQ(ParseCalibration("absmax"), (Calibration{CalibrationMethod::kAbsMax, 1.0}));
@@ -34,12 +23,12 @@ TEST(Calibration, ParsesEveryForm) {
 }
 
 TEST(Calibration, RefusesWithTheReason) {
-  EXPECT_EQ(MessageOf([] { ParseCalibration("quantile,3"); }),
+  EXPECT_EQ(UsageMessage([] { ParseCalibration("quantile,3"); }),
             "calibration method 'quantile,3': 'quantile' is not a method");
-  EXPECT_EQ(MessageOf([] { ParseCalibration("rms"); }), "calibration method 'rms': rms needs a factor");
-  EXPECT_EQ(MessageOf([] { ParseCalibration("fixed,-3"); }),
+  EXPECT_EQ(UsageMessage([] { ParseCalibration("rms"); }), "calibration method 'rms': rms needs a factor");
+  EXPECT_EQ(UsageMessage([] { ParseCalibration("fixed,-3"); }),
             "calibration method 'fixed,-3': the range must contain 0 and must not be empty");
-  EXPECT_THAT(MessageOf([] { ParseCalibration("fixed"); }), HasSubstr("0 numbers, one or two are needed"));
+  EXPECT_THAT(UsageMessage([] { ParseCalibration("fixed"); }), HasSubstr("0 numbers, one or two are needed"));
   for (const char* bad : {"", "absmax,", "absmax,x", "absmax,1,2", "absmax,0", "absmax,-1", "absmax,nan", "absmax,inf",
                           "fixed,1,2,3", "fixed,1,2", "fixed,-2,-1", "fixed,0", "rms,1e999", "minmax 2"}) {
     EXPECT_THROW(ParseCalibration(bad), Error) << bad;
@@ -76,17 +65,17 @@ TEST(ScaleShape, ChannelsTilesAndTheRest) {
 TEST(ScaleShape, Errors) {
   HowToQuantize how;
   how.granularity = {{0}, {{1, int64_t{7}}}};
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(UsageMessage([&] {
               ScaleShape("Quantize", {6, 64}, how);
             }),
             "Quantize: [6, 64] cannot be tiled by 7 on axis 1: 64 is no multiple of it");
   how.granularity = {{1}, {{1, int64_t{8}}}};
-  EXPECT_THAT(MessageOf([&] { ScaleShape("Quantize", {6, 64}, how); }), HasSubstr("named twice"));
+  EXPECT_THAT(UsageMessage([&] { ScaleShape("Quantize", {6, 64}, how); }), HasSubstr("named twice"));
   how.granularity = {{1, 1}, {}};
   EXPECT_THROW(ScaleShape("Quantize", {6, 64}, how), Error);
   for (int axis : {-1, 2}) {
     how.granularity = {{axis}, {}};
-    EXPECT_THAT(MessageOf([&] { ScaleShape("Quantize", {6, 64}, how); }), HasSubstr("which has 2 axes"));
+    EXPECT_THAT(UsageMessage([&] { ScaleShape("Quantize", {6, 64}, how); }), HasSubstr("which has 2 axes"));
   }
   for (TileSize tile : {TileSize(int64_t{0}), TileSize(int64_t{-4}), TileSize(0.0), TileSize(0.3), TileSize(2.0)}) {
     how.granularity = {{}, {{1, tile}}};
@@ -96,7 +85,7 @@ TEST(ScaleShape, Errors) {
 
 TEST(ScaleShape, BlockFormatsFixTheTile) {
   HowToQuantize how{Format::kMxfp8, {{0}, {{1, int64_t{16}}}}, {}};
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(UsageMessage([&] {
               ScaleShape("Quantize", {6, 64}, how);
             }),
             "Quantize: format mxfp8 requires tiles of 32, axis 1 has 16");

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/quant/recipe.h"
 #include "octavo/quant/test_model.h"
 
@@ -16,13 +16,7 @@ Plan PlanOf(std::string_view rules, const PlanOptions& options = {}) {
 }
 
 std::string ErrorOf(std::string_view rules) {
-  try {
-    PlanOf(rules);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kUsage, [&] { PlanOf(rules); });
 }
 
 TEST(Plan, NamesEverySiteAndItsRule) {

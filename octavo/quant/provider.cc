@@ -109,16 +109,17 @@ const Tensor& FloatOf(const SiteCall& call, const ops::Operand& operand) {
   return operand.tensor();
 }
 
-SwappedDot Swapped(const Shape& lhs, const Shape& rhs, const DotDims& dims) {
-  SwappedDot swapped;
-  swapped.dims = {dims.rhs_contract, dims.lhs_contract, dims.rhs_batch, dims.lhs_batch};
-  const int batch = static_cast<int>(dims.lhs_batch.size());
-  const int lhs_free = lhs.rank() - batch - static_cast<int>(dims.lhs_contract.size());
-  const int rhs_free = rhs.rank() - batch - static_cast<int>(dims.rhs_contract.size());
-  for (int i = 0; i < batch; ++i) swapped.order.push_back(i);
-  for (int i = 0; i < lhs_free; ++i) swapped.order.push_back(batch + rhs_free + i);
-  for (int i = 0; i < rhs_free; ++i) swapped.order.push_back(batch + i);
-  return swapped;
+WeightRight::WeightRight(const SitePlan& site) : turned(site.weight_is_lhs), dims(site.dims) {
+  if (!turned) return;
+  dims = {site.dims.rhs_contract, site.dims.lhs_contract, site.dims.rhs_batch, site.dims.lhs_batch};
+  const int batch = static_cast<int>(site.dims.lhs_batch.size());
+  const int lhs_free = site.lhs.rank() - batch - static_cast<int>(site.dims.lhs_contract.size());
+  const int rhs_free = site.rhs.rank() - batch - static_cast<int>(site.dims.rhs_contract.size());
+  for (int i = 0; i < batch; ++i) order.push_back(i);
+  for (int i = 0; i < lhs_free; ++i) order.push_back(batch + rhs_free + i);
+  for (int i = 0; i < rhs_free; ++i) order.push_back(batch + i);
+  inverse.resize(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
 }
 
 std::string StateName(const ops::Site& site, std::string_view what) {

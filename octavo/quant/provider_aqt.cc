@@ -49,34 +49,27 @@ AqtConfig ConfigOf(const AqtTreatment& treatment) {
 ops::Var AqtDot(const SiteCall& call, const AqtTreatment& treatment) {
   const SitePlan& site = call.site;
   const AqtConfig config = ConfigOf(treatment);
-  const bool turned = site.weight_is_lhs;
-  const ops::Operand& left = turned ? call.rhs : call.lhs;
-  const ops::Operand& right = turned ? call.lhs : call.rhs;
+  const WeightRight dot(site);
+  const ops::Operand &left = dot.Activation(call), &right = dot.Weight(call);
   Run run = call.provider.RunIn(call.context, site, right);
-  run.exchanged = turned;
-  SwappedDot swapped{site.dims, {}};
-  if (turned) swapped = Swapped(site.lhs, site.rhs, site.dims);
-  const auto restore = [turned, order = swapped.order](const Tensor& out) { return turned ? out.Permute(order) : out; };
+  run.exchanged = dot.turned;
   const Tensor& activation = FloatOf(call, left);
-  if (right.quantized()) return ops::Var(restore(AqtServe(run, activation, right.qarray(), swapped.dims, config)));
+  if (right.quantized()) return ops::Var(dot.Restore(AqtServe(run, activation, right.qarray(), dot.dims, config)));
   std::shared_ptr<const PreparedWeight> prepared;
   if (right.parameter != nullptr && config.forward.rhs.numerics.kind != AqtNumerics::Kind::kNone) {
     prepared = call.provider.weights().Find(*right.parameter, site, right.tensor(), [&] {
-      return AqtPrepareWeight(run, right.tensor(), swapped.dims, config, call.context.tape != nullptr);
+      return AqtPrepareWeight(run, right.tensor(), dot.dims, config, call.context.tape != nullptr);
     });
   }
-  AqtForward forward = AqtDotGeneral(run, activation, right.tensor(), swapped.dims, config, prepared);
-  Tensor out = restore(forward.out);
+  AqtForward forward = AqtDotGeneral(run, activation, right.tensor(), dot.dims, config, prepared);
+  Tensor out = dot.Restore(forward.out);
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
   const RngKey key = NoiseKey(call.context, site.site);
-  std::vector<int> inverse(swapped.order.size());
-  for (size_t i = 0; i < swapped.order.size(); ++i)
-    inverse[static_cast<size_t>(swapped.order[i])] = static_cast<int>(i);
   const Wanted wanted{left.node != ops::kConstant, right.node != ops::kConstant};
   return call.context.tape->Record(std::move(out), {left.node, right.node},
-                                   [provider = &call.provider, &site, config, key, turned, inverse, wanted,
+                                   [provider = &call.provider, &site, config, key, dot, wanted,
                                     residuals = std::move(forward.residuals)](ops::Context& back, const Tensor& grad) {
-                                     const Tensor product = turned ? grad.Permute(inverse) : grad;
+                                     const Tensor product = dot.Turn(grad);
                                      AqtGradients grads = AqtDotGeneralBackward(provider->RunIn(back, site), residuals,
                                                                                 config, product, key, wanted);
                                      return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};

@@ -70,32 +70,26 @@ ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment) {
   if (treatment.form == DelayedTreatment::Form::kTransformerEngine) return TeDelayedDot(call, treatment);
   const SitePlan& site = call.site;
   const Fp8DotConfig config = ConfigOf(treatment);
-  const bool turned = site.weight_is_lhs;
-  const ops::Operand& left = turned ? call.rhs : call.lhs;
-  const ops::Operand& right = turned ? call.lhs : call.rhs;
+  const WeightRight dot(site);
+  const ops::Operand &left = dot.Activation(call), &right = dot.Weight(call);
   Run run = call.provider.RunIn(call.context, site, right);
-  run.exchanged = turned;
-  SwappedDot swapped{site.dims, {}};
-  if (turned) swapped = Swapped(site.lhs, site.rhs, site.dims);
-  const auto restore = [turned, order = swapped.order](const Tensor& out) { return turned ? out.Permute(order) : out; };
+  run.exchanged = dot.turned;
   const Tensor& x = FloatOf(call, left);
   const Fp8DotState state = LoadFp8State(call.context.state, site.site, treatment.history);
-  if (right.quantized())
-    return ops::Var(restore(ServeDelayed(run, x, right.qarray(), swapped.dims, state.input, config)));
-  Fp8DotForward forward = Fp8Dot(run, x, right.tensor(), swapped.dims, state, config);
+  if (right.quantized()) {
+    return ops::Var(dot.Restore(ServeDelayed(run, x, right.qarray(), dot.dims, state.input, config)));
+  }
+  Fp8DotForward forward = Fp8Dot(run, x, right.tensor(), dot.dims, state, config);
   Observe(call.context, site.site, kTensors[0], NewestAmax(forward.input));
   Observe(call.context, site.site, kTensors[1], NewestAmax(forward.kernel));
-  Tensor out = restore(forward.out);
+  Tensor out = dot.Restore(forward.out);
   if (call.context.tape == nullptr) return ops::Var(std::move(out));
-  std::vector<int> inverse(swapped.order.size());
-  for (size_t i = 0; i < swapped.order.size(); ++i)
-    inverse[static_cast<size_t>(swapped.order[i])] = static_cast<int>(i);
   return call.context.tape->Record(std::move(out), {left.node, right.node},
-                                   [provider = &call.provider, &site, config, state, turned, inverse,
-                                    forward = std::move(forward)](ops::Context& back, const Tensor& grad) {
-                                     const Tensor product = turned ? grad.Permute(inverse) : grad;
+                                   [provider = &call.provider, &site, config, state, dot, forward = std::move(forward)](
+                                       ops::Context& back, const Tensor& grad) {
+                                     const Tensor product = dot.Turn(grad);
                                      Run again = provider->RunIn(back, site);
-                                     again.exchanged = turned;
+                                     again.exchanged = dot.turned;
                                      Fp8DotGradients grads = Fp8DotBackward(again, forward, state, config, product);
                                      Observe(back, site.site, kTensors[2], NewestAmax(grads.output_grad));
                                      return std::vector<Tensor>{std::move(grads.x), std::move(grads.kernel)};

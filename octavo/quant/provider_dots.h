@@ -54,12 +54,21 @@ RngKey NoiseKey(const ops::Context& context, const ops::Site& site);
 // The activation of a call whose other operand is the weight; a usage error names a site where it is quantized already.
 const Tensor& FloatOf(const SiteCall& call, const ops::Operand& operand);
 
-// The same dot with its operands exchanged: dims, and the order that brings the product's axes back.
-struct SwappedDot {
+// A site's dot with its weight on the right, where some families want it: the operands of a site that has it on the
+// left are exchanged.
+struct WeightRight {
+  explicit WeightRight(const SitePlan& site);
+
+  const ops::Operand& Activation(const SiteCall& call) const { return turned ? call.rhs : call.lhs; }
+  const ops::Operand& Weight(const SiteCall& call) const { return turned ? call.lhs : call.rhs; }
+  // The product with its axes as the site has them, and its gradient with those of `dims`.
+  Tensor Restore(const Tensor& product) const { return turned ? product.Permute(order) : product; }
+  Tensor Turn(const Tensor& grad) const { return turned ? grad.Permute(inverse) : grad; }
+
+  bool turned;
   DotDims dims;
-  std::vector<int> order;
+  std::vector<int> order, inverse;  // of the product's axes
 };
-SwappedDot Swapped(const Shape& lhs, const Shape& rhs, const DotDims& dims);
 
 // The mask that a scheduled n:m rule prunes its weight with at this step, from the named state "sparsity_step" and
 // "sparsity_mask". Undefined without a rule of that kind, and without a state: then the dot masks by itself.

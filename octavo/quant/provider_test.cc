@@ -14,17 +14,6 @@ namespace {
 
 constexpr int64_t kBatch = TestModel::kBatch, kTokens = TestModel::kTokens, kWidth = TestModel::kWidth;
 
-struct Machine {
-  explicit Machine(int threads = 2) : pool(threads), context(pool, kernels::ChooseIsa().isa, workspace) {}
-  ThreadPool pool;
-  kernels::Workspace workspace;
-  ops::Context context;
-};
-
-Plan PlanFor(const TestModel& model, const std::vector<Rule>& rules) {
-  return MakePlan([&](ops::Context& context) { model.DryRun(context); }, RuleSet(rules));
-}
-
 std::vector<Rule> Rules(std::string_view text) { return ParseRules(Yaml::Parse(text, "rules.yml")); }
 
 // Every recipe that needs no file, with options that fit the small model.
@@ -44,7 +33,7 @@ struct Step {
   std::vector<Tensor> grads;
 };
 
-Step Train(Machine& machine, const TestModel& model, const Plan& plan, const Tensor& x, const Tensor& grad,
+Step Train(ops::TestBench& machine, const TestModel& model, const Plan& plan, const Tensor& x, const Tensor& grad,
            MacCount* macs = nullptr) {
   Provider provider(plan, {.macs = macs});
   ops::Tape tape;
@@ -85,7 +74,7 @@ const Tensor& OutputGrad() {
 TEST(Provider, AnInt8StepRunsOnIntegerKernelsOnly) {
   const TestModel model;
   const Plan plan = PlanFor(model, RulesOf(FindRecipe("int8", true), {}));
-  Machine machine;
+  ops::TestBench machine;
   MacCount macs;
   Train(machine, model, plan, Input(), OutputGrad(), &macs);
   int64_t planned = 0;
@@ -97,7 +86,7 @@ TEST(Provider, AnInt8StepRunsOnIntegerKernelsOnly) {
 
 TEST(Provider, EveryRecipeStaysNearFloatInBothDirections) {
   const TestModel model;
-  Machine machine;
+  ops::TestBench machine;
   const Step exact = Train(machine, model, PlanFor(model, {}), Input(), OutputGrad());
   for (const auto& [name, rules] : AllRecipes()) {
     const Step step = Train(machine, model, PlanFor(model, rules), Input(), OutputGrad());
@@ -139,7 +128,7 @@ TEST(Provider, ServedBranchesTogetherEqualEachAlone) {
     };
     const Plan plan =
         MakePlan(dry_run, RuleSet(Rules(std::string("- {module_path: '.*', ") + std::string(rule) + "}")));
-    Machine machine;
+    ops::TestBench machine;
     CountingProvider provider(plan);
     ASSERT_EQ(plan.sites.size(), 3u);
     for (size_t i = 0; i < 3; ++i) {
@@ -168,7 +157,7 @@ TEST(Provider, FrozenWeightsGiveTheBitsOfTraining) {
   const TestModel model;
   for (const auto& [name, rules] : AllRecipes()) {
     const Plan plan = PlanFor(model, rules);
-    Machine machine;
+    ops::TestBench machine;
     Provider provider(plan);
     machine.context.interceptor = &provider;
     const Tensor trained = model.Run(machine.context, Input()).value;
@@ -193,10 +182,10 @@ TEST(Provider, ThreadsNeverChangeABit) {
   const TestModel model;
   for (const auto& [name, rules] : AllRecipes()) {
     const Plan plan = PlanFor(model, rules);
-    Machine one(1);
+    ops::TestBench one(1);
     const Step expected = Train(one, model, plan, Input(), OutputGrad());
     for (int threads : {2, 3, 7}) {
-      Machine many(threads);
+      ops::TestBench many(threads);
       const Step found = Train(many, model, plan, Input(), OutputGrad());
       EXPECT_TRUE(BitEqual(found.out, expected.out)) << name << " " << threads;
       EXPECT_TRUE(BitEqual(found.grad_x, expected.grad_x)) << name << " " << threads;
@@ -208,7 +197,7 @@ TEST(Provider, ThreadsNeverChangeABit) {
 // Two requests in one batch never change each other's numbers, unless the plan says that they do.
 TEST(Provider, RequestsAreIndependentWhereThePlanSaysSo) {
   const ops::Parameter kernel{"decoder/layers_0/mlp/wi_0/kernel", RandomTensor({64, 96}, 3, 0.1f)};
-  const auto run = [&](Machine& machine, const Tensor& x, const Plan* plan, const std::vector<Rule>& rules) {
+  const auto run = [&](ops::TestBench& machine, const Tensor& x, const Plan* plan, const std::vector<Rule>& rules) {
     const auto model = [&](ops::Context& context, const ops::Var& input) {
       context.StartModel();
       const ops::Scope scope(context, "decoder/layers_0/mlp/wi_0");
@@ -224,7 +213,7 @@ TEST(Provider, RequestsAreIndependentWhereThePlanSaysSo) {
     machine.context.interceptor = nullptr;
     return std::pair(out, made.sites.empty() ? Coupling::kNone : made.sites[0].coupling);
   };
-  Machine machine;
+  ops::TestBench machine;
   Tensor x = RandomTensor({3, 16, 64}, 4);
   for (int64_t i = 0; i < 16 * 64; ++i) x.MutableValues<float>()[i] *= 50.0f;  // a loud neighbour
   for (const auto& [name, rules] : AllRecipes()) {
@@ -240,7 +229,7 @@ TEST(Provider, DelayedStateIsExactUnderReplayAndAccumulation) {
   for (const char* name : {"fp8_gpu", "fp8_nanoo"}) {
     const Plan plan = PlanFor(model, RulesOf(FindRecipe(name, true), {}));
     const auto steps = [&](bool replay, bool split) {
-      Machine machine;
+      ops::TestBench machine;
       Provider provider(plan);
       ops::StateStore state;
       for (uint64_t i = 0; i < 3; ++i) {
@@ -288,7 +277,7 @@ TEST(Provider, StaticRangesAreTheMeanOfWhatWasSeen) {
   const TestModel model;
   const Plan plan = PlanFor(model, Rules("- {module_path: '.*/wi_0', weight_qtype: int8, act_qtype: int8, "
                                          "act_static_scale: true, disable_channelwise_axes: true}"));
-  Machine machine;
+  ops::TestBench machine;
   Provider provider(plan);
   ops::StateStore state;
   machine.context.interceptor = &provider;
@@ -310,7 +299,7 @@ TEST(Provider, SparsityFollowsItsSchedule) {
       model,
       Rules("- {module_path: '.*/wi_0', weight_qtype: int8, act_qtype: int8, bwd_qtype: int8, weight_sparsity_n: 2, "
             "weight_sparsity_m: 4, weight_sparsity_start_step: 1, weight_sparsity_update_step: 2}"));
-  Machine machine;
+  ops::TestBench machine;
   Provider provider(plan);
   ops::StateStore state;
   std::vector<Tensor> masks;
@@ -345,7 +334,7 @@ TEST(Provider, SparsityFollowsItsSchedule) {
 TEST(Provider, ASiteOutsideThePlanIsAnError) {
   const TestModel model;
   const Plan plan = PlanFor(model, Rules("- {module_path: '.*/wo', weight_qtype: int8}"));
-  Machine machine;
+  ops::TestBench machine;
   Provider provider(plan);
   machine.context.interceptor = &provider;
   const ops::Scope scope(machine.context, "encoder");

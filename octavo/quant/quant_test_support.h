@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/quant/quantize.h"
 #include "octavo/quant/run.h"
@@ -30,17 +30,6 @@ struct TestRun {
     return plain;
   }
 };
-
-template <typename Fn>
-std::string UsageMessage(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kUsage) return error.message();
-    return std::string("another kind of error: ") + error.what();
-  }
-  return "no error";
-}
 
 inline Tensor F32(const Shape& shape, const std::vector<float>& values) {
   return Tensor::FromValues<float>(shape, DType::kF32, values);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/quant/recipe.h"
 
 namespace octavo::quant {
@@ -15,13 +15,7 @@ RuleSet Parse(std::string_view text, const Options& options = {}) {
 }
 
 std::string ErrorOf(std::string_view text, const Options& options = {}) {
-  try {
-    Parse(text, options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kUsage, [&] { Parse(text, options); });
 }
 
 TEST(Rule, FirstFullMatchWins) {

@@ -9,6 +9,7 @@
 #include "octavo/ops/add.h"
 #include "octavo/ops/dot.h"
 #include "octavo/ops/tape.h"
+#include "octavo/ops/test_support.h"
 #include "octavo/quant/provider.h"
 
 namespace octavo::quant {
@@ -58,5 +59,9 @@ struct TestModel {
     return ops::Project(context, x, kernel);
   }
 };
+
+inline Plan PlanFor(const TestModel& model, const std::vector<Rule>& rules) {
+  return MakePlan([&](ops::Context& context) { model.DryRun(context); }, RuleSet(rules));
+}
 
 }  // namespace octavo::quant

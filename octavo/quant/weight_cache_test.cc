@@ -13,19 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Machine {
-  explicit Machine(int threads = 2) : pool(threads), context(pool, kernels::ChooseIsa().isa, workspace) {}
-  ThreadPool pool;
-  kernels::Workspace workspace;
-  ops::Context context;
-};
-
-Plan PlanFor(const TestModel& model, const std::vector<Rule>& rules) {
-  return MakePlan([&](ops::Context& context) { model.DryRun(context); }, RuleSet(rules));
-}
-
 // Output and gradients of one pass.
-std::vector<Tensor> Pass(Machine& machine, const TestModel& model, Provider& provider, uint64_t seed) {
+std::vector<Tensor> Pass(ops::TestBench& machine, const TestModel& model, Provider& provider, uint64_t seed) {
   ops::Tape tape;
   machine.context.interceptor = &provider;
   machine.context.tape = &tape;
@@ -70,7 +59,7 @@ TEST(WeightCache, OncePerStepWithTheSameBits) {
   for (const Case& recipe : kRecipes) {
     TestModel model;
     const Plan plan = PlanFor(model, RulesOf(FindRecipe(recipe.name, recipe.qwix), {}));
-    Machine machine;
+    ops::TestBench machine;
     Provider cached(plan), plain(plan);
     for (int step = 0; step < 3; ++step) {
       cached.StartStep();
@@ -101,7 +90,7 @@ TEST(WeightCache, AForgottenStartStepIsAnError) {
   for (const Case& recipe : kRecipes) {
     TestModel model;
     const Plan plan = PlanFor(model, RulesOf(FindRecipe(recipe.name, recipe.qwix), {}));
-    Machine machine;
+    ops::TestBench machine;
     Provider provider(plan);
     provider.StartStep();
     Pass(machine, model, provider, 7);
@@ -123,7 +112,7 @@ TEST(WeightCache, AForgottenStartStepIsAnError) {
 TEST(WeightCache, KnowsAWeightByItsValues) {
   TestModel model;
   const Plan plan = PlanFor(model, RulesOf(FindRecipe("int8", true), {}));
-  Machine machine;
+  ops::TestBench machine;
   Provider provider(plan);
   provider.StartStep();
   const std::vector<Tensor> first = Pass(machine, model, provider, 7);
@@ -143,7 +132,7 @@ TEST(WeightCache, AKeptOutputIsNotComputedAgain) {
     if (one.weight == model.up[0].name) site = &one;
   }
   ASSERT_NE(site, nullptr);
-  Machine machine;
+  ops::TestBench machine;
   const Tensor x = RandomTensor(site->lhs, 3);
   const auto pass = [&](const Tensor* kept, MacCount& macs) {
     Provider provider(plan, {.macs = &macs});
@@ -166,7 +155,7 @@ TEST(WeightCache, AKeptOutputIsNotComputedAgain) {
 TEST(WeightCache, WithoutStartStepNothingIsKept) {
   TestModel model;
   const Plan plan = PlanFor(model, RulesOf(FindRecipe("int8", true), {}));
-  Machine machine;
+  ops::TestBench machine;
   Provider provider(plan);
   Pass(machine, model, provider, 7);
   Move(model);
@@ -179,7 +168,7 @@ TEST(WeightCache, FrozenWeightsArePackedOnce) {
   for (const char* name : {"int8", "int4"}) {
     TestModel model;
     const Plan plan = PlanFor(model, RulesOf(FindRecipe(name, true), {}));
-    Machine machine;
+    ops::TestBench machine;
     Provider provider(plan);
     const auto freeze = [&](ops::Parameter& parameter, const Tensor& weight) {
       for (const SitePlan& site : plan.sites) {

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 
 namespace octavo {
 namespace {
@@ -28,40 +28,29 @@ QArray Make(const Shape& shape, const Shape& scales, bool zero_point = false) {
   return result;
 }
 
-template <typename Fn>
-std::string MessageOf(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    return error.message();
-  }
-  return "no error";
-}
-
 TEST(QArray, ValidateNamesWhatIsWrong) {
   EXPECT_NO_THROW(Validate("Dot", Make({4, 6}, {2, 3}, true)));
   EXPECT_NO_THROW(Validate("Dot", Make({0, 6}, {0, 1})));
-  EXPECT_EQ(MessageOf([] { Validate("Dot", Make({4, 6}, {4})); }), "Dot: scale [4] has 1 axes, qvalue [4, 6] has 2");
-  EXPECT_EQ(MessageOf([] {
+  EXPECT_EQ(UsageMessage([] { Validate("Dot", Make({4, 6}, {4})); }), "Dot: scale [4] has 1 axes, qvalue [4, 6] has 2");
+  EXPECT_EQ(UsageMessage([] {
               Validate("Dot", Make({4, 6}, {4, 4}));
             }),
             "Dot: scale [4, 4] does not divide qvalue [4, 6] on axis 1");
   EXPECT_THROW(Validate("Dot", Make({4, 6}, {4, 0})), Error);
   QArray bad = Make({4, 6}, {4, 1});
   bad.scale = Tensor::Zeros({4, 1}, DType::kI32);
-  EXPECT_EQ(MessageOf([&] { Validate("Dot", bad); }), "Dot: scale is i32[4, 1], expected bf16, f16, f32 or f64");
+  EXPECT_EQ(UsageMessage([&] { Validate("Dot", bad); }), "Dot: scale is i32[4, 1], expected bf16, f16, f32 or f64");
   bad = Make({4, 6}, {4, 1});
   bad.qvalue = Tensor::Zeros({4, 6}, DType::kI32);
-  EXPECT_THAT(MessageOf([&] { Validate("Dot", bad); }), HasSubstr("i32[4, 6]"));
+  EXPECT_THAT(UsageMessage([&] { Validate("Dot", bad); }), HasSubstr("i32[4, 6]"));
   bad = Make({4, 6}, {4, 1});
   bad.format = Format::kF8E4M3FN;
   EXPECT_THROW(Validate("Dot", bad), Error);
   bad = Make({4, 6}, {4, 1});
   bad.zero_point = Tensor::Zeros({4, 1}, DType::kI32);
-  EXPECT_THAT(MessageOf([&] { Validate("Dot", bad); }), HasSubstr("zero point is i32[4, 1]"));
+  EXPECT_THAT(UsageMessage([&] { Validate("Dot", bad); }), HasSubstr("zero point is i32[4, 1]"));
   bad.zero_point = Tensor::Zeros({3, 1}, DType::kI8);
-  EXPECT_THAT(MessageOf([&] { Validate("Dot", bad); }), HasSubstr("zero point [3, 1] does not divide"));
+  EXPECT_THAT(UsageMessage([&] { Validate("Dot", bad); }), HasSubstr("zero point [3, 1] does not divide"));
   EXPECT_THROW(Validate("Dot", QArray{}), Error);
 }
 
@@ -95,13 +84,13 @@ TEST(QArray, ReshapeKeepsTilesWhole) {
 }
 
 TEST(QArray, ReshapeAcrossTilesIsAnError) {
-  EXPECT_EQ(MessageOf([] {
+  EXPECT_EQ(UsageMessage([] {
               Reshape(Make({2, 3, 4}, {1, 3, 4}), {6, 4});
             }),
             "Reshape: [2, 3, 4] to [6, 4] cuts through the tiles of scale [1, 3, 4]");
   EXPECT_THROW(Reshape(Make({8}, {4}), {2, 4}), Error);
   EXPECT_THROW(Reshape(Make({4, 6}, {2, 1}), {3, 8}), Error);
-  EXPECT_EQ(MessageOf([] {
+  EXPECT_EQ(UsageMessage([] {
               Reshape(Make({4, 6}, {2, 1}), {5, 5});
             }),
             "Reshape: [4, 6] has 24 elements, [5, 5] wants 25");
@@ -118,7 +107,7 @@ TEST(QArray, IndexPicksTheScaleOfItsTile) {
   EXPECT_EQ(part.scale.shape(), Shape({2, 3, 1, 1}));
   EXPECT_EQ(part.scale.At<float>({0, 0, 0, 0}), 3);
   EXPECT_EQ(Index(q, {IndexItem::Ellipsis(), IndexItem::At(4)}).scale.shape(), Shape({4, 3}));
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(UsageMessage([&] {
               Index(q, {IndexItem::All(), IndexItem::Range(0, 4)});
             }),
             "Index: [0, 4) by 1 on axis 1 of [4, 6, 5], which has 3 tiles; take one index or the whole axis");

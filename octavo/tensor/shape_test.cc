@@ -4,21 +4,10 @@
 
 #include <limits>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 
 namespace octavo {
 namespace {
-
-template <typename Fn>
-std::string MessageOf(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    return error.message();
-  }
-  return "no error";
-}
 
 TEST(Shape, CountsElements) {
   EXPECT_EQ(Shape().size(), 1);
@@ -32,15 +21,15 @@ TEST(Shape, CountsElements) {
 }
 
 TEST(Shape, RefusesWhatCannotBe) {
-  EXPECT_EQ(MessageOf([] { Shape({2, -1}); }), "Shape [2, -1]: negative axis -1");
-  EXPECT_EQ(MessageOf([] {
+  EXPECT_EQ(UsageMessage([] { Shape({2, -1}); }), "Shape [2, -1]: negative axis -1");
+  EXPECT_EQ(UsageMessage([] {
               Shape({int64_t{1} << 32, int64_t{1} << 32});
             }),
             "Shape [4294967296, 4294967296]: the number of elements overflows 64 bits");
   // A zero must not hide an overflow: strides are made of the other axes.
   EXPECT_THROW(Shape({0, std::numeric_limits<int64_t>::max(), 2}), Error);
   EXPECT_THROW(Shape(std::vector<int64_t>(17, 1)), Error);
-  EXPECT_EQ(MessageOf([] { Shape({2, 3}).dim(2); }), "Shape::dim: axis 2 of [2, 3], which has 2 axes");
+  EXPECT_EQ(UsageMessage([] { Shape({2, 3}).dim(2); }), "Shape::dim: axis 2 of [2, 3], which has 2 axes");
   EXPECT_THROW(Shape({2, 3}).dim(-3), Error);
 }
 
@@ -56,14 +45,14 @@ TEST(Shape, NumpyBroadcast) {
   EXPECT_EQ(BroadcastShape("Add", {2, 1, 4}, {3, 1}), Shape({2, 3, 4}));
   EXPECT_EQ(BroadcastShape("Add", {}, {3, 1}), Shape({3, 1}));
   EXPECT_EQ(BroadcastShape("Add", {0}, {1}), Shape({0}));
-  EXPECT_EQ(MessageOf([] { BroadcastShape("Add", {2, 4}, {2}); }), "Add: cannot broadcast [2, 4] with [2]");
+  EXPECT_EQ(UsageMessage([] { BroadcastShape("Add", {2, 4}, {2}); }), "Add: cannot broadcast [2, 4] with [2]");
 }
 
 TEST(Shape, GenericBroadcastRepeatsTiles) {
   EXPECT_EQ(GenericBroadcastShape("Mul", {4, 6}, {2, 3}), Shape({4, 6}));
   EXPECT_EQ(GenericBroadcastShape("Mul", {4, 1}, {2, 6}), Shape({4, 6}));
   EXPECT_EQ(GenericBroadcastShape("Mul", {0, 6}, {1, 6}), Shape({0, 6}));
-  EXPECT_EQ(MessageOf([] {
+  EXPECT_EQ(UsageMessage([] {
               GenericBroadcastShape("Mul", {4, 6}, {4, 4});
             }),
             "Mul: cannot broadcast [4, 6] with [4, 4]: on axis 1 6 is not a multiple of 4");
@@ -74,7 +63,7 @@ TEST(Shape, GenericBroadcastRepeatsTiles) {
 TEST(Shape, ReshapeFindsTheOpenAxis) {
   EXPECT_EQ(ReshapedShape("Reshape", {2, 6}, std::vector<int64_t>{-1, 4}), Shape({3, 4}));
   EXPECT_EQ(ReshapedShape("Reshape", {0, 6}, std::vector<int64_t>{-1, 2}), Shape({0, 2}));
-  EXPECT_EQ(MessageOf([] {
+  EXPECT_EQ(UsageMessage([] {
               ReshapedShape("Reshape", {2, 3}, std::vector<int64_t>{4, 2});
             }),
             "Reshape: [2, 3] has 6 elements, [4, 2] wants 8");

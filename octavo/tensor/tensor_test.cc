@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 
 namespace octavo {
 namespace {
@@ -18,17 +18,6 @@ Tensor Iota(const Shape& shape) {
   auto values = result.MutableValues<int32_t>();
   std::iota(values.begin(), values.end(), 0);
   return result;
-}
-
-template <typename Fn>
-std::string MessageOf(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    return error.message();
-  }
-  return "no error";
 }
 
 // Element by element through At, so that views are checked against their own index arithmetic.
@@ -64,22 +53,22 @@ TEST(Tensor, CopiesShareAndClonesDoNot) {
 TEST(Tensor, TypedAccessIsChecked) {
   Tensor t = Tensor::Zeros({2}, DType::kBF16);
   EXPECT_NO_THROW(t.Data<uint16_t>());
-  EXPECT_EQ(MessageOf([&] { t.Data<float>(); }), "Tensor::Data: bf16[2] read as another type");
+  EXPECT_EQ(UsageMessage([&] { t.Data<float>(); }), "Tensor::Data: bf16[2] read as another type");
   EXPECT_THROW(t.MutableData<int16_t>(), Error);
   EXPECT_NO_THROW(Tensor::Zeros({2}, DType::kBool).Data<uint8_t>());
   EXPECT_THROW(Tensor::Zeros({2}, DType::kF16).Data<int8_t>(), Error);
   EXPECT_THROW(Tensor().Data<float>(), Error);
   EXPECT_THROW(Tensor().Reshape({1}), Error);
-  EXPECT_EQ(MessageOf([] {
+  EXPECT_EQ(UsageMessage([] {
               Tensor::FromValues<float>({2}, DType::kF32, {1, 2, 3});
             }),
             "Tensor::FromValues: f32[2] takes 2 values, 3 given");
-  EXPECT_EQ(MessageOf([&] { t.At<uint16_t>({2}); }), "Tensor::At: index [2] of bf16[2]");
+  EXPECT_EQ(UsageMessage([&] { t.At<uint16_t>({2}); }), "Tensor::At: index [2] of bf16[2]");
   EXPECT_THROW(t.At<uint16_t>({0, 0}), Error);
 }
 
 TEST(Tensor, SizesThatOverflowAreRefused) {
-  EXPECT_THAT(MessageOf([] { Tensor::Meta({int64_t{1} << 62}, DType::kF32); }), HasSubstr("bytes overflows"));
+  EXPECT_THAT(UsageMessage([] { Tensor::Meta({int64_t{1} << 62}, DType::kF32); }), HasSubstr("bytes overflows"));
 #ifndef __SANITIZE_ADDRESS__  // which stops at such a request instead of refusing it
   try {
     Tensor::Empty({int64_t{1} << 46}, DType::kF64);
@@ -96,7 +85,7 @@ TEST(Tensor, MetaHasShapeAndNoData) {
   EXPECT_EQ(t.Transpose().shape(), Shape({8, int64_t{1} << 40}));
   EXPECT_TRUE(t.Transpose().Reshape({-1}).is_meta());
   EXPECT_TRUE(t.Transpose().Contiguous().is_meta());
-  EXPECT_EQ(MessageOf([&] { t.Data<float>(); }),
+  EXPECT_EQ(UsageMessage([&] { t.Data<float>(); }),
             "Tensor::Data: f32[1099511627776, 8] is a meta tensor and has no data");
   EXPECT_THROW(t.MutableRawData(), Error);
   EXPECT_FALSE(t.writable());
@@ -109,7 +98,7 @@ TEST(Tensor, ExternalMemoryLivesAsLongAsAViewOfIt) {
   owner.reset();
   EXPECT_FALSE(watch.expired());
   EXPECT_THAT(t.ToVector<int32_t>(), ElementsAre(3, 4, 5));
-  EXPECT_EQ(MessageOf([&] { t.MutableData<int32_t>(); }),
+  EXPECT_EQ(UsageMessage([&] { t.MutableData<int32_t>(); }),
             "Tensor::MutableData: i32[1, 3] is read-only memory; clone it first");
   Tensor copy = t.Clone();
   copy.MutableData<int32_t>()[0] = 7;
@@ -120,7 +109,7 @@ TEST(Tensor, ExternalMemoryLivesAsLongAsAViewOfIt) {
 
 TEST(Tensor, ExternalMemoryIsChecked) {
   alignas(8) static int32_t data[4] = {1, 2, 3, 4};
-  EXPECT_EQ(MessageOf([] { Tensor::External(data, 15, {4}, DType::kI32, nullptr); }),
+  EXPECT_EQ(UsageMessage([] { Tensor::External(data, 15, {4}, DType::kI32, nullptr); }),
             "Tensor::External: i32[4] takes 16 bytes, 15 are there");
   EXPECT_THROW(Tensor::External(reinterpret_cast<char*>(data) + 1, 15, {2}, DType::kI32, nullptr), Error);
   EXPECT_THROW(Tensor::External(nullptr, 16, {4}, DType::kI32, nullptr), Error);
@@ -141,7 +130,7 @@ TEST(Tensor, ReshapeIsAViewWhenStridesAllow) {
   EXPECT_EQ(swapped.Reshape({3, 2, 2, 2}).At<int32_t>({1, 1, 1, 0}), 12 + 4 + 2);
   EXPECT_EQ(Iota({4}).BroadcastTo({3, 4}).Reshape({3, 2, 2}).At<int32_t>({2, 1, 1}), 3);
   EXPECT_EQ(Tensor::Zeros({0, 4}, DType::kF32).Reshape({2, 0}).shape(), Shape({2, 0}));
-  EXPECT_EQ(MessageOf([&] { t.Reshape({5, 5}); }), "Reshape: [2, 3, 4] has 24 elements, [5, 5] wants 25");
+  EXPECT_EQ(UsageMessage([&] { t.Reshape({5, 5}); }), "Reshape: [2, 3, 4] has 24 elements, [5, 5] wants 25");
 }
 
 TEST(Tensor, PermuteAndTranspose) {
@@ -150,7 +139,10 @@ TEST(Tensor, PermuteAndTranspose) {
   EXPECT_THAT(t.Transpose().ToVector<int32_t>(), ElementsAre(0, 3, 1, 4, 2, 5));
   EXPECT_EQ(t.SwapAxes(0, -1).shape(), Shape({3, 2}));
   EXPECT_EQ(Iota({2, 3, 4}).Permute({2, 0, 1}).At<int32_t>({3, 1, 2}), 12 + 8 + 3);
-  EXPECT_EQ(MessageOf([&] { t.Permute({0, 0}); }), "Permute: (0, 0) does not name each of the 2 axes of [2, 3] once");
+  EXPECT_EQ(UsageMessage([&] {
+              t.Permute({0, 0});
+            }),
+            "Permute: (0, 0) does not name each of the 2 axes of [2, 3] once");
 }
 
 TEST(Tensor, SliceAndSelect) {
@@ -161,7 +153,7 @@ TEST(Tensor, SliceAndSelect) {
   EXPECT_TRUE(t.Slice(0, 1, 3).is_contiguous());
   EXPECT_FALSE(t.Slice(1, 0, 4).is_contiguous());
   EXPECT_THROW(t.Slice(1, 0, 4).Values<int32_t>(), Error);
-  EXPECT_EQ(MessageOf([&] { t.Slice(0, 1, 4); }), "Slice: [1, 4) by 1 on axis 0 of [3, 5]");
+  EXPECT_EQ(UsageMessage([&] { t.Slice(0, 1, 4); }), "Slice: [1, 4) by 1 on axis 0 of [3, 5]");
   EXPECT_THROW(t.Slice(0, 2, 1), Error);
   EXPECT_THROW(t.Slice(0, 0, 1, 0), Error);
   EXPECT_THROW(t.Select(1, 5), Error);
@@ -193,7 +185,7 @@ TEST(Tensor, BroadcastViewsAreNotWritten) {
   Tensor wide = t.BroadcastTo({2, 3, 2});
   EXPECT_TRUE(wide.SharesStorageWith(t));
   EXPECT_THAT(wide.ToVector<int32_t>(), ElementsAre(0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2));
-  EXPECT_EQ(MessageOf([&] { wide.MutableData<int32_t>(); }),
+  EXPECT_EQ(UsageMessage([&] { wide.MutableData<int32_t>(); }),
             "Tensor::MutableData: i32[2, 3, 2] is a broadcast view; clone it first");
   EXPECT_THROW(t.BroadcastTo({3}), Error);
   EXPECT_THROW(Iota({2}).BroadcastTo({1}), Error);
@@ -211,7 +203,7 @@ TEST(Tensor, RearrangeDropsAndInsertsAxes) {
   std::vector<std::optional<int>> axes = {2, std::nullopt, 0};
   EXPECT_EQ(t.Rearrange(axes).shape(), Shape({3, 1, 2}));
   EXPECT_EQ(t.Rearrange(axes).At<int32_t>({2, 0, 1}), 5);
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(UsageMessage([&] {
               t.Rearrange(std::vector<std::optional<int>>{1, 2});
             }),
             "Rearrange: axis 0 of [2, 1, 3] is left out, which is possible only for length 1");

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/text/bpe_trainer_words.h"
 #include "octavo/text/tokenizer_bytechars.h"
 #include "octavo/text/tokenizer_test_data.h"
@@ -141,13 +141,7 @@ TEST(BpeTrainer, NeverMergesIntoASpecialToken) {
 
 std::string ErrorOf(const BpeTrainerOptions& options, std::string_view text = "text") {
   ThreadPool pool(1);
-  try {
-    TrainBpe(std::span(&text, 1), options, pool);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kUsage, [&] { TrainBpe(std::span(&text, 1), options, pool); });
 }
 
 TEST(BpeTrainer, RefusesWhatMakesNoSense) {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/base/temp_folder.h"
 #include "octavo/text/chat_template_files.h"
 #include "octavo/text/gguf_vocab_file.h"
@@ -29,13 +29,7 @@ using ::testing::Not;
 
 template <typename Load>
 std::string FileErrorOf(Load load) {
-  try {
-    load();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kFile) << error.what();
-    return error.what();
-  }
-  return "no error";
+  return ErrorText(ErrorCode::kFile, load);
 }
 
 std::string Base64(std::string_view bytes) {

@@ -25,36 +25,13 @@ int64_t RowsOf(double per_device, int64_t accumulation, std::string_view key) {
   return static_cast<int64_t>(rows);
 }
 
-optim::ScheduleConfig ScheduleOf(const Settings& settings) {
-  optim::ScheduleConfig config;
-  config.kind = settings.Text("lr_schedule_type") == "wsd" ? optim::ScheduleKind::kWsd : optim::ScheduleKind::kCosine;
-  config.peak = settings.Number("learning_rate");
-  config.final_fraction = settings.Number("learning_rate_final_fraction");
-  config.warmup_fraction = settings.Number("warmup_steps_fraction");
-  config.wsd_decay_fraction = settings.Number("wsd_decay_steps_fraction");
-  config.wsd_decay =
-      settings.Text("wsd_decay_style") == "cosine" ? optim::DecayStyle::kCosine : optim::DecayStyle::kLinear;
-  config.schedule_steps = settings.Int("learning_rate_schedule_steps");
-  if (config.schedule_steps == -1) config.schedule_steps = settings.Int("steps");
-  return config;
-}
-
-optim::OptimizerConfig OptimizerOf(const Settings& settings) {
-  optim::OptimizerConfig config;
-  config.kind = optim::OptimizerByName(settings.Text("opt_type"));
-  config.beta1 = settings.Number("adam_b1");
-  config.beta2 = settings.Number("adam_b2");
-  config.epsilon = settings.Number("adam_eps");
-  config.epsilon_root = settings.Number("adam_eps_root");
-  config.weight_decay = settings.Number("adam_weight_decay");
-  config.no_decay = settings.List("adamw_mask");
+void CheckMasters(const Settings& settings) {
   for (const char* key : {"weight_dtype", "grad_dtype", "mu_dtype"}) {
     const std::string dtype = settings.Text(key);
     if (dtype.empty() || dtype == "float32") continue;
     throw Error(ErrorCode::kUsage, fmt::format("{}={}: masters, gradients and moments are float32", key, dtype),
                 "dtype=bfloat16 rounds the computation and leaves them alone");
   }
-  return config;
 }
 
 // remat_policy=custom: each save name is a key with the value remat, device or offload.
@@ -128,6 +105,32 @@ void ReadCheckpoints(const Settings& settings, TrainOptions& options) {
 
 }  // namespace
 
+optim::ScheduleConfig ScheduleOf(const Settings& settings) {
+  optim::ScheduleConfig config;
+  config.kind = settings.Text("lr_schedule_type") == "wsd" ? optim::ScheduleKind::kWsd : optim::ScheduleKind::kCosine;
+  config.peak = settings.Number("learning_rate");
+  config.final_fraction = settings.Number("learning_rate_final_fraction");
+  config.warmup_fraction = settings.Number("warmup_steps_fraction");
+  config.wsd_decay_fraction = settings.Number("wsd_decay_steps_fraction");
+  config.wsd_decay =
+      settings.Text("wsd_decay_style") == "cosine" ? optim::DecayStyle::kCosine : optim::DecayStyle::kLinear;
+  config.schedule_steps = settings.Int("learning_rate_schedule_steps");
+  if (config.schedule_steps == -1) config.schedule_steps = settings.Int("steps");
+  return config;
+}
+
+optim::OptimizerConfig OptimizerOf(const Settings& settings) {
+  optim::OptimizerConfig config;
+  config.kind = optim::OptimizerByName(settings.Text("opt_type"));
+  config.beta1 = settings.Number("adam_b1");
+  config.beta2 = settings.Number("adam_b2");
+  config.epsilon = settings.Number("adam_eps");
+  config.epsilon_root = settings.Number("adam_eps_root");
+  config.weight_decay = settings.Number("adam_weight_decay");
+  config.no_decay = settings.List("adamw_mask");
+  return config;
+}
+
 int64_t ChooseShards(int64_t rows, int64_t accumulation, int64_t asked, bool given) {
   if (given) {
     if (asked < 1 || rows % asked != 0) {
@@ -167,6 +170,7 @@ TrainOptions TrainOptionsFrom(const Settings& settings) {
                                 local_given ? local : settings.Int("gradient_shards"), given || local_given);
   options.schedule = ScheduleOf(settings);
   options.optimizer = OptimizerOf(settings);
+  CheckMasters(settings);
   options.clip_threshold = settings.Number("gradient_clipping_threshold");
   options.z_loss_multiplier = settings.Number("z_loss_multiplier");
   options.vocab_tiling = static_cast<int>(AtLeast(settings, "num_vocab_tiling", 1));

@@ -46,6 +46,9 @@ struct TrainOptions {
 
 // Usage errors say which keys do not fit each other.
 TrainOptions TrainOptionsFrom(const Settings& settings);
+// Parts of them, for whoever trains without the trainer.
+optim::ScheduleConfig ScheduleOf(const Settings& settings);
+optim::OptimizerConfig OptimizerOf(const Settings& settings);
 
 // How many canonical shards a batch of `rows` is cut into. `asked` as in gradient_shards; when it was not given by the
 // user (`given` false) and does not fit, the largest of 4, 2, 1 that divides the rows, or the accumulation steps when

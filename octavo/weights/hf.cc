@@ -4,11 +4,10 @@
 #include <set>
 
 #include "octavo/base/error.h"
+#include "octavo/weights/fault_list.h"
 
 namespace octavo::weights {
 namespace {
-
-constexpr size_t kShownFaults = 40;
 
 // Old files of gpt2 have no prefix.
 std::string Gpt2Prefix(const LogicalTensors& tensors) {
@@ -78,16 +77,12 @@ class Matcher {
 
   void ThrowFaults() const {
     if (faults_.empty()) return;
-    std::string text;
-    size_t shown = 0;
-    for (const auto& [name, fault] : faults_) {
-      if (shown++ < kShownFaults) text += fmt::format("  {}: {}\n", name, fault);
-    }
-    if (faults_.size() > kShownFaults) text += fmt::format("  … and {} more\n", faults_.size() - kShownFaults);
+    FaultList list;
+    for (const auto& [name, fault] : faults_) list.Add(fmt::format("{}: {}", name, fault));
     throw Error(
         ErrorCode::kFile,
         fmt::format("{}: {} of its tensors do not fit its configuration; nothing was loaded", where_, faults_.size()),
-        text + "the files belong to another model, or the download is not complete");
+        list.Text() + "the files belong to another model, or the download is not complete");
   }
 
  private:

@@ -3,6 +3,7 @@
 #include "octavo/base/digest.h"
 #include "octavo/base/error.h"
 #include "octavo/weights/convert_floats.h"
+#include "octavo/weights/fault_list.h"
 #include "octavo/weights/parameter_reader.h"
 
 namespace octavo::weights {
@@ -10,8 +11,6 @@ namespace {
 
 // Raised whenever the same weights under the same recipe give other bits than before.
 constexpr int kNumericsVersion = 1;
-
-constexpr size_t kShownFaults = 40;
 
 // What is wrong with the values of parameters, all of it at once.
 class Faults {
@@ -22,21 +21,18 @@ class Faults {
       action();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kFile) throw;
-      ++count_;
-      if (count_ <= kShownFaults) text_ += fmt::format("  {}\n", error.message());
+      list_.Add(error.message());
     }
   }
   void Throw(const std::string& where) const {
-    if (count_ == 0) return;
-    std::string text = text_;
-    if (count_ > kShownFaults) text += fmt::format("  … and {} more\n", count_ - kShownFaults);
-    throw Error(ErrorCode::kFile, fmt::format("{}: {} of its tensors are damaged; nothing was loaded", where, count_),
-                text + "copy or make it again");
+    if (list_.count() == 0) return;
+    throw Error(ErrorCode::kFile,
+                fmt::format("{}: {} of its tensors are damaged; nothing was loaded", where, list_.count()),
+                list_.Text() + "copy or make it again");
   }
 
  private:
-  size_t count_ = 0;
-  std::string text_;
+  FaultList list_;
 };
 
 void UpdateText(Digest& digest, std::string_view text) {

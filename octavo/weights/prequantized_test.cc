@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "octavo/base/error.h"
+#include "octavo/base/error_test_support.h"
 #include "octavo/base/publish.h"
 #include "octavo/base/temp_folder.h"
 
@@ -34,14 +34,10 @@ class Maker {
     return OpenLogical(std::make_shared<const ShardedSafetensors>(folder.path()), config);
   }
   std::string ErrorOf(const Json& config, const std::string& read = "") const {
-    try {
+    return ErrorText(ErrorCode::kFile, [&] {
       LogicalTensors tensors = Open(config);
       if (!read.empty()) tensors.tensors.at(read).read();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kFile);
-      return error.what();
-    }
-    return "no error";
+    });
   }
 
  private:

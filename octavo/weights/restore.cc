@@ -8,12 +8,11 @@
 #include "octavo/base/error.h"
 #include "octavo/base/nearest.h"
 #include "octavo/weights/convert_floats.h"
+#include "octavo/weights/fault_list.h"
 #include "octavo/weights/maxtext_names.h"
 
 namespace octavo::weights {
 namespace {
-
-constexpr size_t kShownFaults = 40;
 
 // Where one parameter comes from.
 struct Origin {
@@ -75,16 +74,12 @@ class Matcher {
   void ThrowFaults() {
     for (const std::string& name : missing_) Fault(name, "missing" + Nearest(name));
     if (faults_.empty()) return;
-    std::string text;
-    size_t shown = 0;
-    for (const auto& [name, fault] : faults_) {
-      if (shown++ < kShownFaults) text += fmt::format("  {}: {}\n", name, fault);
-    }
-    if (faults_.size() > kShownFaults) text += fmt::format("  … and {} more\n", faults_.size() - kShownFaults);
+    FaultList list;
+    for (const auto& [name, fault] : faults_) list.Add(fmt::format("{}: {}", name, fault));
     throw Error(
         ErrorCode::kFile,
         fmt::format("{}: {} of its tensors do not fit the model; nothing was loaded", source_.where, faults_.size()),
-        text +
+        list.Text() +
             "the model is what the configuration says (model_name, base_*, scan_layers, param_scan_axis); "
             "load with the configuration the weights were saved with");
   }
