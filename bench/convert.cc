@@ -9,17 +9,13 @@
 #include <functional>
 
 #include "bench/common/driver.h"
+#include "bench/common/random_model.h"
 #include "octavo/base/error.h"
 #include "octavo/base/temp_folder.h"
-#include "octavo/checkpoint/checkpoint_writer.h"
 #include "octavo/convert/convert.h"
 #include "octavo/kernels/isa.h"
-#include "octavo/models/model.h"
-#include "octavo/weights/model_json.h"
 
-#include <nlohmann/json.hpp>
-
-namespace octavo {
+namespace octavo::bench {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,52 +48,31 @@ void InChild(const std::function<void()>& action) {
 }
 
 models::ModelConfig Llama(int64_t layers) {
-  models::ModelConfig config;
+  models::ModelConfig config = RandomLlama(layers);
   config.model_name = "llama-1b";
-  config.emb_dim = 2048;
   config.mlp_dim = 8192;
-  config.num_query_heads = 32;
-  config.num_kv_heads = 8;
-  config.head_dim = 64;
-  config.vocab_size = 32000;
-  config.num_decoder_layers = layers;
+  config.max_target_length = 2048;
   return config;
 }
 
-// Sums of four bytes, about normal, as bf16.
-Tensor RandomTensor(const Shape& shape, uint64_t seed) {
-  Tensor tensor = Tensor::Empty(shape, DType::kBF16);
-  uint64_t state = seed * 0x9e3779b97f4a7c15ULL + 1;
-  auto* data = reinterpret_cast<uint16_t*>(tensor.MutableRawData());
-  for (int64_t i = 0; i < shape.size(); ++i) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    const int sum = static_cast<int>(state & 255) + static_cast<int>(state >> 8 & 255) +
-                    static_cast<int>(state >> 16 & 255) + static_cast<int>(state >> 24 & 255) - 510;
-    const float value = static_cast<float>(sum) * 1e-4f;
-    uint32_t bits = 0;
-    std::memcpy(&bits, &value, 4);
-    data[i] = static_cast<uint16_t>(bits >> 16);
+// Sums of four bytes, about normal.
+class NormalWeights {
+ public:
+  explicit NormalWeights(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ULL + 1) {}
+  float operator()() {
+    state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;
+    const int sum = static_cast<int>(state_ & 255) + static_cast<int>(state_ >> 8 & 255) +
+                    static_cast<int>(state_ >> 16 & 255) + static_cast<int>(state_ >> 24 & 255) - 510;
+    return static_cast<float>(sum) * 1e-4f;
   }
-  return tensor;
-}
 
-void WriteModel(const fs::path& folder, int64_t layers) {
-  const std::unique_ptr<models::Model> model = models::MakeModel(Llama(layers));
-  std::vector<PlannedParameter> planned;
-  for (const ops::Parameter* parameter : model->parameters()) {
-    planned.push_back({parameter->name, parameter->shape().size() * 2});
-  }
-  CheckpointWriter writer(folder, planned, {});
-  uint64_t seed = 0;
-  for (const ops::Parameter* parameter : model->parameters()) {
-    const Tensor value = RandomTensor(parameter->shape(), ++seed);
-    const Shape& shape = value.shape();
-    writer.Add(parameter->name, {{{parameter->name, "BF16", {shape.begin(), shape.end()}}, value}});
-  }
-  writer.manifest().kind = "params";
-  writer.manifest().model = weights::ModelToJson(model->config()).dump();
-  writer.Close();
-  writer.Publish();
+ private:
+  uint64_t state_;
+};
+
+void WriteSource(const fs::path& folder, int64_t layers) {
+  WriteModel(folder, Llama(layers),
+             [](const Shape& shape, uint64_t seed) { return MakeBF16(shape, NormalWeights(seed)); });
 }
 
 // Read and write in pieces of 1 MiB, with fsync: what cp and sync do.
@@ -138,7 +113,7 @@ int Run(const Args& args) {
   const std::string recipe = args.Text("recipe", "int8");
   const int64_t layers = args.Int("layers", 16, 1, 1000);
   const TempFolder folder;
-  InChild([&] { WriteModel(folder / "source", layers); });
+  InChild([&] { WriteSource(folder / "source", layers); });
   ::sync();
   const auto report_copy = [&](const char* when) {
     const double seconds = Seconds([&] { CopyFiles(folder / "source", folder / "copy"); });
@@ -154,7 +129,7 @@ int Run(const Args& args) {
 }
 
 }  // namespace
-}  // namespace octavo
+}  // namespace octavo::bench
 
 int main(int argc, char** argv) {
   const octavo::VerbSpec spec{
@@ -165,5 +140,5 @@ int main(int argc, char** argv) {
       .options = {{"recipe", "NAME", "what the weights become (int8)"},
                   {"layers", "N", "decoder layers of the model (16: 1.1 B parameters)"}},
   };
-  return octavo::bench::RunDriver(spec, argc, argv, octavo::Run);
+  return octavo::bench::RunDriver(spec, argc, argv, octavo::bench::Run);
 }

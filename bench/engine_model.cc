@@ -5,15 +5,12 @@
 #include <map>
 #include <vector>
 
+#include "bench/common/random_model.h"
 #include "octavo/base/error.h"
 #include "octavo/base/publish.h"
-#include "octavo/checkpoint/checkpoint_writer.h"
 #include "octavo/checkpoint/codes.h"
 #include "octavo/weights/gguf_export.h"
 #include "octavo/weights/load_model.h"
-#include "octavo/weights/model_json.h"
-
-#include <nlohmann/json.hpp>
 
 namespace octavo::bench {
 namespace {
@@ -22,28 +19,10 @@ using Clock = std::chrono::steady_clock;
 
 double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-models::ModelConfig ConfigOf(int64_t layers) {
-  models::ModelConfig config;
-  config.model_name = "random-llama";
-  config.emb_dim = 2048;
-  config.num_decoder_layers = layers;
-  config.num_query_heads = 32;
-  config.num_kv_heads = 8;
-  config.head_dim = 64;
-  config.mlp_dim = 5632;
-  config.vocab_size = 32000;
-  config.max_target_length = 1024;
-  return config;
-}
-
-// Numbers of about the size of trained weights.
 Tensor AnyWeight(const Shape& shape, uint64_t seed) {
   Tensor result = Tensor::Empty(shape, DType::kF32);
-  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-  for (float& value : result.MutableValues<float>()) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    value = (static_cast<float>(state >> 40) - 8388608.0f) * (0.05f / 8388608.0f);
-  }
+  UniformWeights next(seed);
+  for (float& value : result.MutableValues<float>()) value = next();
   return result;
 }
 
@@ -70,7 +49,7 @@ quant::RecipeChoice BenchRecipe(const std::string& name) {
 
 BenchModel::BenchModel(const std::string& recipe, int64_t layers, ThreadPool& pool)
     : pool_(pool), isa_(kernels::ChooseIsa().isa), name_(recipe), recipe_(BenchRecipe(recipe)) {
-  model_ = models::MakeModel(ConfigOf(layers));
+  model_ = models::MakeModel(RandomLlama(layers));
   plan_ = weights::ForwardPlan(*model_, recipe_.rules);
   const auto sites = weights::FrozenParameters(*model_, *plan_);
   uint64_t seed = 0;
