@@ -69,9 +69,10 @@ ops::Var AqtDot(const SiteCall& call, const AqtTreatment& treatment) {
   return call.context.tape->Record(std::move(out), {left.node, right.node},
                                    [provider = &call.provider, &site, config, key, dot, wanted,
                                     residuals = std::move(forward.residuals)](ops::Context& back, const Tensor& grad) {
-                                     const Tensor product = dot.Turn(grad);
-                                     AqtGradients grads = AqtDotGeneralBackward(provider->RunIn(back, site), residuals,
-                                                                                config, product, key, wanted);
+                                     Run again = provider->RunIn(back, site);
+                                     again.exchanged = dot.turned;
+                                     AqtGradients grads =
+                                         AqtDotGeneralBackward(again, residuals, config, dot.Turn(grad), key, wanted);
                                      return std::vector<Tensor>{std::move(grads.lhs), std::move(grads.rhs)};
                                    });
 }
