@@ -8,6 +8,11 @@
 #include "octavo/base/error.h"
 
 namespace octavo::engine {
+namespace {
+
+constexpr int64_t kLeastPromptRows = 32;  // of a step beside streams that run
+
+}  // namespace
 
 Batcher::Batcher(Runner& runner, const text::Tokenizer& tokenizer, const BatcherOptions& options)
     : runner_(runner), tokenizer_(tokenizer), options_(options) {}
@@ -188,8 +193,12 @@ void Batcher::Compose() {
     if ((*at)->forked && !AddDecoding(**at)) break;
   }
   Sweep();
-  // Every row of a prompt is felt by the streams that run: beside them prompts get half of a step.
-  if (!items_.empty()) budget_ = std::min(budget_, std::max<int64_t>(1, options_.step_tokens / 2));
+  // Every row of a prompt is felt by the streams that run: beside them prompts get two rows for each of theirs, so that
+  // a step takes no more than about three times as long, and never more than half of a step. Few rows are nearly free.
+  if (const auto streams = static_cast<int64_t>(items_.size()); streams > 0) {
+    const int64_t most = std::max<int64_t>(1, options_.step_tokens / 2);
+    budget_ = std::min({budget_, most, std::max(kLeastPromptRows, 2 * streams)});
+  }
   for (const auto& job : jobs_) {
     if (budget_ > 0) AddPrefill(*job);
   }

@@ -223,25 +223,32 @@ TEST(Scheduler, SixteenDecodeInOneStep) {
   EXPECT_EQ(scheduler.Stats().generated_tokens, 320);
 }
 
-TEST(Scheduler, PromptsTakeHalfAStepBesideStreams) {
-  FakeRunner runner;
-  Scheduler scheduler(runner, Bytes(), Options(2, 32));
-  Collector stream, beside, alone;
-  Request talk = Ask("abc", 20);
-  talk.ignore_eos = true;
-  Listener listener = stream.listener();
-  listener.on_event = [&, collect = listener.on_event, begun = false](Event&& event) mutable {
-    if (!begun) scheduler.Submit(Ask(std::string(60, 'x'), 1), beside.listener());
-    begun = true;
-    collect(std::move(event));
+// Two rows for each row of a stream, at least 32, at most half of a step; alone a prompt gets the whole step.
+TEST(Scheduler, PromptsTakeFewRowsBesideStreams) {
+  const auto check = [](int64_t step_tokens, int streams, int64_t beside_rows, int64_t alone_rows) {
+    FakeRunner runner;
+    Scheduler scheduler(runner, Bytes(), Options(streams + 1, step_tokens));
+    Collector stream, beside, alone;
+    Request talk = Ask("abc", 20);
+    talk.ignore_eos = true;
+    talk.samples = streams;
+    Listener listener = stream.listener();
+    listener.on_event = [&, collect = listener.on_event, begun = false](Event&& event) mutable {
+      if (!begun) scheduler.Submit(Ask(std::string(200, 'x'), 1), beside.listener());
+      begun = true;
+      collect(std::move(event));
+    };
+    scheduler.Submit(talk, listener);
+    stream.Wait();
+    beside.Wait();
+    EXPECT_EQ(runner.largest_step, streams + beside_rows) << step_tokens;
+    scheduler.Submit(Ask(std::string(200, 'y'), 1), alone.listener());
+    alone.Wait();
+    EXPECT_EQ(runner.largest_step, alone_rows) << step_tokens;
   };
-  scheduler.Submit(talk, listener);
-  stream.Wait();
-  beside.Wait();
-  EXPECT_EQ(runner.largest_step, 1 + 16);
-  scheduler.Submit(Ask(std::string(60, 'y'), 1), alone.listener());
-  alone.Wait();
-  EXPECT_EQ(runner.largest_step, 32);
+  check(32, 1, 16, 32);
+  check(256, 1, 32, 200);
+  check(256, 8, 32, 200);
 }
 
 TEST(Scheduler, CancelledRequestsEndWithoutAnotherStep) {
