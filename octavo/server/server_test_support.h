@@ -40,6 +40,7 @@ class FakeExchange : public Exchange {
   void Finish() override { done_ = true; }
   void Post(std::function<void()> work) override {
     const std::lock_guard lock(mutex_);
+    if (left_) return;
     work_.push_back(std::move(work));
     changed_.notify_all();
   }
@@ -69,7 +70,14 @@ class FakeExchange : public Exchange {
     const std::lock_guard lock(mutex_);
     return !work_.empty();
   }
-  void Leave() { closed_(); }
+  // Whoever answers is told, and nothing of his is kept.
+  void Leave() {
+    closed_();
+    closed_ = tick_ = nullptr;
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    work_.clear();
+  }
   void Tick() { tick_(); }
   bool streamed() const { return streamed_; }
   const std::vector<std::string>& pieces() const { return pieces_; }
@@ -82,7 +90,7 @@ class FakeExchange : public Exchange {
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
   std::function<void()> tick_, closed_;
-  bool done_ = false, streamed_ = false;
+  bool done_ = false, streamed_ = false, left_ = false;
 };
 
 // A chat template of the usual shape: roles in tags, tools as JSON, calls in Hermes' form.
