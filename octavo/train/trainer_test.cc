@@ -4,10 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -248,6 +251,36 @@ TEST_F(Training, TheSavedConfigResumes) {
       Train({.settings = saved, .log = log, .pool = pool, .communicator = self, .isa = kernels::ChooseIsa().isa});
   EXPECT_EQ(summary.first_step, 3);
   EXPECT_EQ(summary.bits, bits);
+}
+
+// Everything is saved by then, but who reads the events must learn that the last of them are missing.
+TEST_F(Training, EventsThatCannotBeWrittenAfterTheLastStepAreAnError) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> events(std::fopen((folder_ / "events").c_str(), "w"), std::fclose),
+      full(std::fopen("/dev/full", "w"), std::fclose);
+  ASSERT_TRUE(events && full);
+  Log log([](std::string_view) {});
+  ThreadPool pool(1);
+  SelfCommunicator self;
+  const Settings settings = SettingsOf("x", {"steps=2"});
+  const auto fill_disk = [&](const fs::path&, const fs::path&) {  // asked for between the last save and "done"
+    EXPECT_EQ(::dup2(fileno(full.get()), fileno(events.get())), fileno(events.get()));
+    return std::string();
+  };
+  try {
+    Train({.settings = settings,
+           .log = log,
+           .pool = pool,
+           .communicator = self,
+           .isa = kernels::ChooseIsa().isa,
+           .json = events.get(),
+           .next_command = fill_disk});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kJob);
+    EXPECT_EQ(error.message(), "cannot write the events to standard output: No space left on device");
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "x/checkpoints/2/manifest.json"));
+  EXPECT_THAT(ReadAll("events"), HasSubstr("\"step\":1"));
 }
 
 // What would go wrong if a resume lost something: the hash must tell.
