@@ -120,19 +120,22 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
   const bool integer = recipe == "int8" || recipe.starts_with("w4a8");
   Row prefill{"prefill 512", integer ? 1.9 : 0, {}, {}}, one{"decode 1", integer ? 1.1 : 0, {}, {}},
       eight{"decode 8", recipe == "int8" ? 1.6 : 0, {}, {}};
-  Figure bandwidth, steady;
+  Figure share, reads;  // of one stream, turn by turn
+  kernels::ReadMeter meter(pool, kernels::ChooseIsa().isa);
   const auto wants = [&](const char* figure) {
     return options.figures.find(fmt::format(",{},", figure)) != std::string::npos;
   };
   model.Prefill(64);
   for (int round = 0; round < options.rounds; ++round) {
-    bandwidth.samples.push_back(kernels::MeasureLimits(pool, kernels::ChooseIsa().isa, 2).read_gb_per_s);
     if (wants("prefill")) {
       prefill.ours.samples.push_back(512 / model.Prefill(512));
       if (against) prefill.theirs.samples.push_back(peer.Prefill(gguf, 512));
     }
     if (wants("decode1")) {
-      steady.samples.push_back(kernels::MeasureSteadyReads(pool, kernels::ChooseIsa().isa, 1));
+      for (const ReadTurn& turn : model.DecodeBesideReads(options.steps / 2, meter)) {
+        share.samples.push_back(model.read_bytes() * turn.tok_per_s / 1e9 / turn.read_gb_per_s);
+        reads.samples.push_back(turn.read_gb_per_s);
+      }
       one.ours.samples.push_back(1 / model.Decode(1, options.steps));
       if (against) one.theirs.samples.push_back(peer.Decode(gguf, options.steps));
     }
@@ -142,23 +145,25 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
     }
   }
   const Table table(options.json, recipe, name);
-  table.Print(prefill);
-  const double rate = model.read_bytes() * one.ours.median() / 1e9;
-  table.Print(
-      one, fmt::format("   {:.1f} % of the {:.1f} GB/s that reads keep up, {:.1f} % of {:.1f} at best (bar 85 %)",
-                       100 * rate / std::max(steady.median(), 1e-9), steady.median(), 100 * rate / bandwidth.median(),
-                       bandwidth.median())
-               .c_str());
-  if (options.json) {
-    PrintObject(options,
-                {{"recipe", recipe},
-                 {"figure", "read share"},
-                 {"gb_per_s", rate},
-                 {"steady_read_gb_per_s", steady.median()},
-                 {"best_read_gb_per_s", bandwidth.median()}},
-                "");
+  if (wants("prefill")) table.Print(prefill);
+  if (wants("decode1")) {
+    table.Print(
+        one, fmt::format("   {:.1f} % ({:.1f} … {:.1f}) of reads of {:.1f} GB/s ({:.1f} … {:.1f}; quartiles), bar 85 %",
+                         100 * share.median(), 100 * share.At(0.25), 100 * share.At(0.75), reads.median(),
+                         reads.At(0.25), reads.At(0.75))
+                 .c_str());
+    if (options.json) {
+      PrintObject(options,
+                  {{"recipe", recipe},
+                   {"figure", "read share"},
+                   {"share", share.median()},
+                   {"share_quartiles", {share.At(0.25), share.At(0.75)}},
+                   {"read_gb_per_s", reads.median()},
+                   {"read_quartiles", {reads.At(0.25), reads.At(0.75)}}},
+                  "");
+    }
   }
-  table.Print(eight);
+  if (wants("decode8")) table.Print(eight);
   if (options.requests > 0) {
     Figure alone, many;
     for (int round = 0; round < options.rounds; ++round) {

@@ -133,26 +133,47 @@ double BenchModel::Prefill(int64_t tokens) {
   return seconds;
 }
 
-double BenchModel::Decode(int streams, int steps) {
+std::vector<engine::SequenceId> BenchModel::OpenStreams(int streams) {
+  const std::vector<int32_t> prompt(128, 7);
   std::vector<engine::SequenceId> ids;
-  const std::vector<int32_t> prompt(128, 7), one = {9};
   for (int i = 0; i < streams; ++i) {
     ids.push_back(runner_->Open(prompt, 0, "", nullptr));
     const engine::Work work{ids.back(), prompt};
     runner_->Step({&work, 1});
   }
+  return ids;
+}
+
+double BenchModel::Step(const std::vector<engine::SequenceId>& streams) {
+  const std::vector<int32_t> one = {9};
+  std::vector<engine::Work> work;
+  for (engine::SequenceId id : streams) work.push_back({id, one});
+  const auto start = Clock::now();
+  runner_->Step(work);
+  return Since(start);
+}
+
+double BenchModel::Decode(int streams, int steps) {
+  const std::vector<engine::SequenceId> ids = OpenStreams(streams);
   std::vector<double> seconds;
-  for (int step = 0; step < steps; ++step) {
-    std::vector<engine::Work> work;
-    for (engine::SequenceId id : ids) work.push_back({id, one});
-    const auto start = Clock::now();
-    runner_->Step(work);
-    seconds.push_back(Since(start));
-  }
+  for (int step = 0; step < steps; ++step) seconds.push_back(Step(ids));
   for (engine::SequenceId id : ids) runner_->Close(id);
   const auto middle = seconds.begin() + std::ssize(seconds) / 2;
   std::nth_element(seconds.begin(), middle, seconds.end());
   return *middle;
+}
+
+std::vector<ReadTurn> BenchModel::DecodeBesideReads(int turns, kernels::ReadMeter& reads) {
+  const std::vector<engine::SequenceId> ids = OpenStreams(1);
+  std::vector<ReadTurn> result;
+  double before = reads.Read();
+  for (int turn = 0; turn < turns; ++turn) {
+    const double first = Step(ids), seconds = first + Step(ids), after = reads.Read();
+    result.push_back({2 / seconds, (before + after) / 2});
+    before = after;
+  }
+  runner_->Close(ids[0]);
+  return result;
 }
 
 }  // namespace octavo::bench

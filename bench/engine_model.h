@@ -7,10 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "octavo/base/thread_pool.h"
 #include "octavo/engine/model_runner.h"
 #include "octavo/engine/pack_weights.h"
+#include "octavo/kernels/limits.h"
 #include "octavo/models/model.h"
 #include "octavo/quant/provider.h"
 #include "octavo/quant/recipe_choice.h"
@@ -19,6 +21,11 @@ namespace octavo::bench {
 
 // Every weight, the head included: int8, int8w, int4w, w4a8 (a scale per channel), w4a8g64, w4a8g32, float.
 quant::RecipeChoice BenchRecipe(const std::string& name);
+
+// Two steps of one stream, and what reads reached just before and just after them.
+struct ReadTurn {
+  double tok_per_s, read_gb_per_s;
+};
 
 class BenchModel {
  public:
@@ -33,6 +40,8 @@ class BenchModel {
 
   double Prefill(int64_t tokens);         // seconds
   double Decode(int streams, int steps);  // median seconds of a step, 128 tokens behind each stream
+  // One stream, 128 tokens behind it: two steps and a measurement of the reads, in turns.
+  std::vector<ReadTurn> DecodeBesideReads(int turns, kernels::ReadMeter& reads);
 
   engine::Runner& runner() { return *runner_; }
   int64_t parameters() const { return parameters_; }
@@ -51,6 +60,10 @@ class BenchModel {
   std::optional<quant::Provider> provider_;
   std::unique_ptr<engine::Runner> runner_;
   engine::PackedModel packed_;
+  // Streams with 128 tokens behind them; a step of all of them in seconds.
+  std::vector<engine::SequenceId> OpenStreams(int streams);
+  double Step(const std::vector<engine::SequenceId>& streams);
+
   double pack_seconds_ = 0;
   int64_t parameters_ = 0;
 };

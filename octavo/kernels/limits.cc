@@ -60,57 +60,41 @@ double BestRate(ThreadPool& pool, int repeats, FunctionRef<double(int worker, in
   return best;
 }
 
-// Memory with huge pages where the system grants them, written once.
-class ReadBuffer {
- public:
-  ReadBuffer() {
-    data_ = mmap(nullptr, kReadBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data_ == MAP_FAILED) throw Error(ErrorCode::kJob, "cannot get 256 MiB to measure the read bandwidth");
-    madvise(data_, kReadBytes, MADV_HUGEPAGE);
-    std::memset(data_, 1, kReadBytes);
-  }
-  ~ReadBuffer() { munmap(data_, kReadBytes); }
-  ReadBuffer(const ReadBuffer&) = delete;
-  ReadBuffer& operator=(const ReadBuffer&) = delete;
-  const float* data() const { return static_cast<const float*>(data_); }
+// Bytes to fetch ahead: processors differ in how far their own fetching goes.
+constexpr int64_t kAheads[] = {0, 1024, 4096};
 
- private:
-  void* data_;
-};
-
-// One pass over the buffer, GB/s. Pieces from a counter, so that a worker that is held up does not hold up the rest.
-double ReadPass(ThreadPool& pool, const ReadBuffer& buffer, int64_t ahead, bool avx2) {
+// One pass over kReadBytes, GB/s. Pieces from a counter, so that a worker that is held up does not hold up the rest.
+double ReadPass(ThreadPool& pool, const void* data, int64_t ahead, bool avx2) {
   std::atomic<int64_t> next = 0;
   return BestRate(pool, 1, [&](int, int) {
     double done = 0;
-    for (int64_t i; (i = next.fetch_add(kReadPiece)) < kReadBytes;)
-      done += ReadPiece(buffer.data() + i / 4, ahead, avx2);
+    for (int64_t i; (i = next.fetch_add(kReadPiece)) < kReadBytes;) {
+      done += ReadPiece(static_cast<const float*>(data) + i / 4, ahead, avx2);
+    }
     return done;
   });
 }
 
-// Bytes to fetch ahead: processors differ in how far their own fetching goes.
-constexpr int64_t kAheads[] = {0, 1024, 4096};
-
 }  // namespace
 
-double MeasureSteadyReads(ThreadPool& pool, Isa isa, double seconds) {
-  const ReadBuffer buffer;
-  std::vector<double> best;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  do {
-    double rate = 0;
-    for (const int64_t ahead : kAheads) rate = std::max(rate, ReadPass(pool, buffer, ahead, isa >= Isa::kAvx2));
-    best.push_back(rate);
-  } while (std::chrono::steady_clock::now() < end);
-  const auto middle = best.begin() + static_cast<int64_t>(best.size()) / 2;
-  std::nth_element(best.begin(), middle, best.end());
-  return *middle;
+// Memory with huge pages where the system grants them, written once.
+ReadMeter::ReadMeter(ThreadPool& pool, Isa isa) : pool_(pool), avx2_(isa >= Isa::kAvx2) {
+  data_ = mmap(nullptr, kReadBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data_ == MAP_FAILED) throw Error(ErrorCode::kJob, "cannot get 256 MiB to measure the read bandwidth");
+  madvise(data_, kReadBytes, MADV_HUGEPAGE);
+  std::memset(data_, 1, kReadBytes);
+}
+
+ReadMeter::~ReadMeter() { munmap(data_, kReadBytes); }
+
+double ReadMeter::Read() {
+  double rate = 0;
+  for (const int64_t ahead : kAheads) rate = std::max(rate, ReadPass(pool_, data_, ahead, avx2_));
+  return rate;
 }
 
 MachineLimits MeasureLimits(ThreadPool& pool, Isa isa, int repeats) {
   MachineLimits limits;
-  const ReadBuffer buffer;
   constexpr int64_t kRounds = 3'000'000;
   const bool avx2 = isa >= Isa::kAvx2, avx512 = isa >= Isa::kAvx512;
   limits.fma_gmacs = BestRate(pool, repeats, [&](int, int) {
@@ -128,11 +112,8 @@ MachineLimits MeasureLimits(ThreadPool& pool, Isa isa, int repeats) {
     });
   }
 #endif
-  for (const int64_t ahead : kAheads) {
-    for (int i = 0; i < repeats; ++i) {
-      limits.read_gb_per_s = std::max(limits.read_gb_per_s, ReadPass(pool, buffer, ahead, avx2));
-    }
-  }
+  ReadMeter reads(pool, isa);
+  for (int i = 0; i < repeats; ++i) limits.read_gb_per_s = std::max(limits.read_gb_per_s, reads.Read());
   return limits;
 }
 

@@ -13,9 +13,24 @@ struct MachineLimits {
   double read_gb_per_s = 0;  // reading memory far larger than the caches
 };
 
-// Reads of memory over `seconds`, in 1e9 bytes per second, the median of passes over 256 MiB: what work that lasts can
-// count on. A virtual machine may be granted twice of that for a moment, which is what the best of a few passes shows.
-double MeasureSteadyReads(ThreadPool& pool, Isa isa, double seconds);
+// Reads of memory with all threads, in 1e9 bytes per second, whenever they are asked for: a virtual machine is moved
+// between cores that share their way to memory and cores that do not, so a share of the reads is only worth something
+// when both are measured within the same tenths of a second.
+class ReadMeter {
+ public:
+  ReadMeter(ThreadPool& pool, Isa isa);
+  ~ReadMeter();
+  ReadMeter(const ReadMeter&) = delete;
+  ReadMeter& operator=(const ReadMeter&) = delete;
+
+  // The fastest of some ways to read 256 MiB: about 25 milliseconds.
+  double Read();
+
+ private:
+  ThreadPool& pool_;
+  bool avx2_;
+  void* data_;
+};
 
 // Runs each measurement `repeats` times and keeps the best.
 MachineLimits MeasureLimits(ThreadPool& pool, Isa isa, int repeats = 5);
