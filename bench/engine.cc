@@ -121,6 +121,7 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
   Row prefill{"prefill 512", integer ? 1.9 : 0, {}, {}}, one{"decode 1", integer ? 1.1 : 0, {}, {}},
       eight{"decode 8", recipe == "int8" ? 1.6 : 0, {}, {}};
   Figure share, reads;  // of one stream, turn by turn
+  nlohmann::json turns = nlohmann::json::array();
   kernels::ReadMeter meter(pool, kernels::ChooseIsa().isa);
   const auto wants = [&](const char* figure) {
     return options.figures.find(fmt::format(",{},", figure)) != std::string::npos;
@@ -135,6 +136,7 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
       for (const ReadTurn& turn : model.DecodeBesideReads(options.steps / 2, meter)) {
         share.samples.push_back(model.read_bytes() * turn.tok_per_s / 1e9 / turn.read_gb_per_s);
         reads.samples.push_back(turn.read_gb_per_s);
+        turns.push_back({turn.tok_per_s, turn.read_gb_per_s});
       }
       one.ours.samples.push_back(1 / model.Decode(1, options.steps));
       if (against) one.theirs.samples.push_back(peer.Decode(gguf, options.steps));
@@ -159,7 +161,8 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
                    {"share", share.median()},
                    {"share_quartiles", {share.At(0.25), share.At(0.75)}},
                    {"read_gb_per_s", reads.median()},
-                   {"read_quartiles", {reads.At(0.25), reads.At(0.75)}}},
+                   {"read_quartiles", {reads.At(0.25), reads.At(0.75)}},
+                   {"turns", turns}},
                   "");
     }
   }

@@ -27,6 +27,9 @@ class Storage {
   bool writable() const { return writable_; }
 
  private:
+  struct Destroy;  // the deleter of the handles
+  static std::shared_ptr<Storage> Make(int64_t data_bytes, std::byte* data, int64_t bytes,
+                                       std::shared_ptr<const void> owner, bool writable, bool owned);
   Storage(std::byte* data, int64_t bytes, std::shared_ptr<const void> owner, bool writable, bool owned);
 
   std::byte* data_;

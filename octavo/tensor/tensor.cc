@@ -9,14 +9,12 @@
 namespace octavo {
 namespace {
 
-std::vector<int64_t> RowMajorStrides(const Shape& shape) {
-  std::vector<int64_t> strides(static_cast<size_t>(shape.rank()));
+void SetRowMajor(const Shape& shape, std::array<int64_t, Shape::kMaxRank>& strides) {
   int64_t step = 1;
-  for (size_t axis = strides.size(); axis-- > 0;) {
-    strides[axis] = step;
-    step *= std::max<int64_t>(shape[static_cast<int>(axis)], 1);
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    strides[static_cast<size_t>(axis)] = step;
+    step *= std::max<int64_t>(shape[axis], 1);
   }
-  return strides;
 }
 
 int64_t CheckedBytes(const Shape& shape, DType dtype) {
@@ -63,8 +61,7 @@ Tensor Tensor::Meta(const Shape& shape, DType dtype) {
   Tensor result;
   CheckedBytes(shape, dtype);
   result.shape_ = shape;
-  auto strides = RowMajorStrides(shape);
-  std::copy(strides.begin(), strides.end(), result.strides_.begin());
+  SetRowMajor(shape, result.strides_);
   result.dtype_ = dtype;
   result.defined_ = true;
   return result;

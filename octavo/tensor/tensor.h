@@ -135,7 +135,7 @@ class Tensor {
   }
   // The same storage seen through other dims and strides, `offset` elements further on.
   Tensor View(std::span<const int64_t> dims, std::span<const int64_t> strides, int64_t offset) const;
-  std::optional<std::vector<int64_t>> StridesFor(const Shape& to) const;
+  bool StridesFor(const Shape& to, std::array<int64_t, Shape::kMaxRank>& strides) const;
 
   Shape shape_;
   std::array<int64_t, Shape::kMaxRank> strides_{};  // in elements

@@ -1,11 +1,42 @@
 // The view-making members of Tensor.
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo {
+namespace {
+
+// Sizes or strides of a view that is being made, in place: views are made many times per product of a served token, and
+// each visit to the heap costs it a few cold lines.
+class AxisValues {
+ public:
+  AxisValues() = default;
+  AxisValues(const int64_t* begin, int count) : count_(count) { std::copy_n(begin, count, values_.begin()); }
+
+  int size() const { return count_; }
+  int64_t& operator[](int i) { return values_[static_cast<size_t>(i)]; }
+  void push_back(int64_t value) { insert(count_, value); }
+  void insert(int at, int64_t value) {
+    if (count_ == Shape::kMaxRank) ThrowUsage("Tensor: a view of more than {} axes", Shape::kMaxRank);
+    std::copy_backward(values_.begin() + at, values_.begin() + count_, values_.begin() + count_ + 1);
+    values_[static_cast<size_t>(at)] = value;
+    ++count_;
+  }
+  void erase(int at) {
+    std::copy(values_.begin() + at + 1, values_.begin() + count_, values_.begin() + at);
+    --count_;
+  }
+  operator std::span<const int64_t>() const { return {values_.data(), static_cast<size_t>(count_)}; }  // NOLINT
+
+ private:
+  std::array<int64_t, Shape::kMaxRank> values_;
+  int count_ = 0;
+};
+
+}  // namespace
 
 Tensor Tensor::View(std::span<const int64_t> dims, std::span<const int64_t> strides, int64_t offset) const {
   Tensor result = *this;
@@ -16,25 +47,23 @@ Tensor Tensor::View(std::span<const int64_t> dims, std::span<const int64_t> stri
   return result;
 }
 
-// The strides that show the same elements in the same order as `to`, if there are any.
-std::optional<std::vector<int64_t>> Tensor::StridesFor(const Shape& to) const {
-  std::vector<int64_t> dims, steps;  // this tensor without axes of length 1
+// The strides that show the same elements in the same order as `to`; false when there are none.
+bool Tensor::StridesFor(const Shape& to, std::array<int64_t, Shape::kMaxRank>& result) const {
+  AxisValues dims, steps;  // this tensor without axes of length 1
   for (int axis = 0; axis < rank(); ++axis) {
     if (shape_[axis] == 1) continue;
     dims.push_back(shape_[axis]);
     steps.push_back(strides_[static_cast<size_t>(axis)]);
   }
-  std::vector<int64_t> result(static_cast<size_t>(to.rank()), 1);
-  size_t old_axis = 0;
-  int new_axis = 0;
+  result.fill(1);
+  int old_axis = 0, new_axis = 0;
   while (new_axis < to.rank()) {
     if (to[new_axis] == 1) {
       ++new_axis;
       continue;
     }
     // The smallest run of old axes and the run of new axes with the same count.
-    size_t old_end = old_axis;
-    int new_end = new_axis;
+    int old_end = old_axis, new_end = new_axis;
     int64_t old_count = dims[old_end++], new_count = to[new_end++];
     while (old_count != new_count) {
       if (old_count < new_count) {
@@ -43,8 +72,8 @@ std::optional<std::vector<int64_t>> Tensor::StridesFor(const Shape& to) const {
         new_count *= to[new_end++];
       }
     }
-    for (size_t i = old_axis; i + 1 < old_end; ++i) {
-      if (steps[i] != steps[i + 1] * dims[i + 1]) return std::nullopt;
+    for (int i = old_axis; i + 1 < old_end; ++i) {
+      if (steps[i] != steps[i + 1] * dims[i + 1]) return false;
     }
     int64_t step = steps[old_end - 1];
     for (int i = new_end - 1; i >= new_axis; --i) {
@@ -54,7 +83,7 @@ std::optional<std::vector<int64_t>> Tensor::StridesFor(const Shape& to) const {
     old_axis = old_end;
     new_axis = new_end;
   }
-  return result;
+  return true;
 }
 
 Tensor Tensor::Reshape(std::span<const int64_t> dims) const {
@@ -65,14 +94,15 @@ Tensor Tensor::Reshape(std::span<const int64_t> dims) const {
     plain.storage_ = storage_;
     return plain;
   }
-  if (auto strides = StridesFor(to)) return View(to.dims(), *strides, 0);
+  std::array<int64_t, Shape::kMaxRank> strides;
+  if (StridesFor(to, strides)) return View(to.dims(), {strides.data(), to.dims().size()}, 0);
   return Clone().Reshape(to);
 }
 
 Tensor Tensor::Permute(std::span<const int> axes) const {
   CheckDefined("Permute");
   CheckPermutation("Permute", axes, shape_);
-  std::vector<int64_t> dims, strides;
+  AxisValues dims, strides;
   for (int axis : axes) {
     dims.push_back(shape_[axis]);
     strides.push_back(strides_[static_cast<size_t>(axis)]);
@@ -101,12 +131,10 @@ Tensor Tensor::Slice(int axis, int64_t begin, int64_t end, int64_t step) const {
   if (begin < 0 || end < begin || end > shape_[axis] || step < 1) {
     ThrowUsage("Slice: [{}, {}) by {} on axis {} of {}", begin, end, step, axis, shape_);
   }
-  std::vector<int64_t> dims(shape_.begin(), shape_.end());
-  std::vector<int64_t> strides(strides_.begin(), strides_.begin() + rank());
-  size_t a = static_cast<size_t>(axis);
-  dims[a] = (end - begin) / step + ((end - begin) % step != 0);
-  int64_t offset = dims[a] == 0 ? 0 : begin * strides[a];
-  strides[a] *= dims[a] > 1 ? step : 1;
+  AxisValues dims(shape_.begin(), rank()), strides(strides_.data(), rank());
+  dims[axis] = (end - begin) / step + ((end - begin) % step != 0);
+  int64_t offset = dims[axis] == 0 ? 0 : begin * strides[axis];
+  strides[axis] *= dims[axis] > 1 ? step : 1;
   return View(dims, strides, offset);
 }
 
@@ -117,11 +145,10 @@ Tensor Tensor::Select(int axis, int64_t index) const {
     ThrowUsage("Select: index {} on axis {} of {}", index, axis, shape_);
   }
   if (index < 0) index += shape_[axis];
-  std::vector<int64_t> dims(shape_.begin(), shape_.end());
-  std::vector<int64_t> strides(strides_.begin(), strides_.begin() + rank());
-  int64_t offset = index * strides[static_cast<size_t>(axis)];
-  dims.erase(dims.begin() + axis);
-  strides.erase(strides.begin() + axis);
+  AxisValues dims(shape_.begin(), rank()), strides(strides_.data(), rank());
+  int64_t offset = index * strides[axis];
+  dims.erase(axis);
+  strides.erase(axis);
   return View(dims, strides, offset);
 }
 
@@ -148,10 +175,9 @@ Tensor Tensor::ExpandDims(int axis) const {
   CheckDefined("ExpandDims");
   if (axis < 0) axis += rank() + 1;
   if (axis < 0 || axis > rank()) ThrowUsage("ExpandDims: a new axis at {} of {}", axis, shape_);
-  std::vector<int64_t> dims(shape_.begin(), shape_.end());
-  std::vector<int64_t> strides(strides_.begin(), strides_.begin() + rank());
-  dims.insert(dims.begin() + axis, 1);
-  strides.insert(strides.begin() + axis, 1);
+  AxisValues dims(shape_.begin(), rank()), strides(strides_.data(), rank());
+  dims.insert(axis, 1);
+  strides.insert(axis, 1);
   return View(dims, strides, 0);
 }
 
@@ -160,19 +186,19 @@ Tensor Tensor::BroadcastTo(const Shape& shape) const {
   if (BroadcastShape("BroadcastTo", shape_, shape) != shape) {
     ThrowUsage("BroadcastTo: {} does not fit into {}", shape_, shape);
   }
-  std::vector<int64_t> strides(static_cast<size_t>(shape.rank()), 0);
+  AxisValues strides;
   int added = shape.rank() - rank();
-  for (int axis = added; axis < shape.rank(); ++axis) {
-    bool same = shape_[axis - added] == shape[axis];
-    strides[static_cast<size_t>(axis)] = same ? strides_[static_cast<size_t>(axis - added)] : 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    bool same = axis >= added && shape_[axis - added] == shape[axis];
+    strides.push_back(same ? strides_[static_cast<size_t>(axis - added)] : 0);
   }
   return View(shape.dims(), strides, 0);
 }
 
 Tensor Tensor::Rearrange(std::span<const std::optional<int>> axes) const {
   CheckDefined("Rearrange");
-  std::vector<bool> used(static_cast<size_t>(rank()), false);
-  std::vector<int64_t> dims, strides;
+  std::array<bool, Shape::kMaxRank> used{};
+  AxisValues dims, strides;
   for (const auto& entry : axes) {
     if (!entry) {
       dims.push_back(1);
