@@ -3,14 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <cmath>
+#include <limits>
 
 #include "octavo/base/error.h"
 #include "octavo/base/temp_folder.h"
 #include "octavo/models/test_models.h"
-#include "octavo/weights/hf_export.h"
-#include "octavo/weights/hf_names.h"
+#include "octavo/quant/lora.h"
+#include "octavo/weights/test_adapters.h"
 
 namespace octavo::weights {
 namespace {
@@ -27,26 +27,6 @@ models::ModelConfig Config() {
   return config;
 }
 
-void WriteAdapter(const std::filesystem::path& folder, const std::string& json,
-                  const std::map<std::string, Tensor>& tensors) {
-  std::ofstream(folder / "adapter_config.json") << json;
-  nlohmann::json header;
-  std::string data;
-  for (const auto& [name, tensor] : tensors) {
-    const size_t begin = data.size();
-    data.append(reinterpret_cast<const char*>(tensor.RawData()), static_cast<size_t>(tensor.bytes()));
-    header[name] = {{"dtype", "F32"},
-                    {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
-                    {"data_offsets", {begin, data.size()}}};
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  const uint64_t length = text.size();
-  std::ofstream file(folder / "adapter_model.safetensors", std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&length), 8);
-  file << text << data;
-}
-
 std::map<std::string, Tensor> GoodTensors() {
   const std::string prefix = "base_model.model.";
   return {{prefix + kQuery + ".lora_A.weight", ops::RandomTensor({4, 24}, 1)},
@@ -55,8 +35,8 @@ std::map<std::string, Tensor> GoodTensors() {
           {prefix + kDown + ".lora_B.weight", ops::RandomTensor({24, 2}, 4)}};
 }
 
-const char* const kGood = R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "down_proj"],
-  "rank_pattern": {"down_proj": 2}, "alpha_pattern": {"layers.0.mlp.down_proj": 3}})";
+const char* const kGood = R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules":
+  ["layers.1.self_attn.q_proj", "layers.0.mlp.down_proj"], "rank_pattern": {"down_proj": 2}, "alpha_pattern": {"layers.0.mlp.down_proj": 3}})";
 
 // The delta of a module computed on their side, then laid out as a weight of the model is, equals A B on ours.
 void ExpectDelta(const models::Model& model, const quant::LoraFactors& factors, const std::string& module,
@@ -96,7 +76,8 @@ TEST(Peft, FactorsLieAsTheWeightsDo) {
   ASSERT_EQ(adapter.factors.size(), 2u);
   const auto& query = adapter.factors.at("decoder/layers_1/self_attention/query/kernel");
   const auto& down = adapter.factors.at("decoder/layers_0/mlp/wo/kernel");
-  EXPECT_EQ(query.scale, 2);
+  // Scores have no scale of their own here: our queries are theirs over sqrt(head_dim), and so are changes of them.
+  EXPECT_EQ(query.scale, static_cast<float>(2 / std::sqrt(6.0)));
   EXPECT_EQ(down.scale, 1.5f);
   const std::string prefix = "base_model.model.";
   ExpectDelta(*model, query, kQuery, tensors.at(prefix + kQuery + ".lora_A.weight"),
@@ -105,43 +86,126 @@ TEST(Peft, FactorsLieAsTheWeightsDo) {
               tensors.at(prefix + kDown + ".lora_B.weight"));
 }
 
-TEST(Peft, ConfigsAndWhatTheyRefuse) {
+// One model twice: as it is trained here, its scores without a scale, and as transformers would have it. The adapter of
+// the second changes the first by the same.
+TEST(Peft, QueriesOfModelsThatScaleThemselves) {
+  models::ModelConfig config = Config();
+  ops::TestBench bench;
+  const auto ours = models::MakeModel(config);
+  models::Initialize(*ours, RngKey::FromSeed(5), bench.pool);
+  const double factor = HfQueryFactor(config);
+  EXPECT_EQ(factor, std::sqrt(6.0));
+  config.query_pre_attn_scalar = 1 / std::sqrt(6.0);
+  EXPECT_EQ(HfQueryFactor(config), 1);
+  const auto theirs = models::MakeModel(config);
+  for (ops::Parameter* parameter : theirs->parameters()) {
+    const Tensor& value = ours->parameter_set().Find(parameter->name)->tensor();
+    std::vector<float> floats = value.ToVector<float>();
+    if (parameter->name.find("/query/") != std::string::npos) {
+      for (float& one : floats) one = static_cast<float>(one * factor);
+    }
+    parameter->value = Tensor::FromValues(value.shape(), DType::kF32, floats);
+  }
+  const TempFolder folder;
+  WriteRandomAdapter(folder.path(), config, 1);
+  const auto logits = [&](models::Model& model, bool adapted) {
+    quant::LoraProvider lora;
+    const auto adapter = std::make_shared<const quant::LoraAdapter>(ReadPeftAdapter(folder.path(), "x", model));
+    const int number = lora.Add(adapter);
+    lora.UseForAll(adapted ? number : 0);
+    bench.context.interceptor = &lora;
+    const Tensor tokens = ops::IntTensor(Shape{1, 7}, {3, 1, 4, 1, 5, 9, 2});
+    const ops::Var hidden = models::Forward(bench.context, model, tokens, ops::RowsOfShape(1, 7));
+    const std::vector<float> result = model.Logits(bench.context, hidden).value.Contiguous().ToVector<float>();
+    bench.context.interceptor = nullptr;
+    return result;
+  };
+  const auto distance = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double most = 0;
+    for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(static_cast<double>(a[i] - b[i])));
+    return most;
+  };
+  EXPECT_LT(distance(logits(*ours, false), logits(*theirs, false)), 1e-5);
+  EXPECT_GT(distance(logits(*ours, false), logits(*ours, true)), 0.1);
+  EXPECT_LT(distance(logits(*ours, true), logits(*theirs, true)), 1e-3);
+}
+
+TEST(Peft, ConfigsAndWhatTheyMean) {
   const PeftConfig slora = ParsePeftConfig(R"({"peft_type":"LORA","r":16,"lora_alpha":8,"use_rslora":true,
     "target_modules":".*\\.(q|v)_proj"})",
                                            "c");
   EXPECT_EQ(slora.ScaleOf("x"), 2);
   EXPECT_TRUE(slora.Targets(kQuery));
   EXPECT_FALSE(slora.Targets(kDown));
-  EXPECT_TRUE(ParsePeftConfig(R"({"peft_type":"LORA","target_modules":"all-linear"})", "c").Targets(kDown));
-  const auto refused = [](const char* json, const char* text) {
+  const auto parse = [](const std::string& more) {
+    return ParsePeftConfig(R"({"peft_type":"LORA","r":8,"lora_alpha":8)" + more + "}", "c");
+  };
+  EXPECT_TRUE(parse(R"(,"target_modules":"all-linear")").Targets(kDown));
+  const PeftConfig second = parse(R"(,"target_modules":["q_proj","down_proj"],"layers_to_transform":[1])");
+  EXPECT_TRUE(second.Targets(kQuery));
+  EXPECT_FALSE(second.Targets(kDown));
+  const PeftConfig named =
+      parse(R"(,"target_modules":["q_proj","down_proj"],"layers_to_transform":1,"layers_pattern":"layers")");
+  EXPECT_TRUE(named.Targets(kQuery));
+  EXPECT_FALSE(named.Targets(kDown));
+  EXPECT_FALSE(parse(R"(,"target_modules":["q_proj"],"exclude_modules":["self_attn.q_proj"])").Targets(kQuery));
+  EXPECT_FALSE(parse(R"(,"target_modules":["q_proj"],"exclude_modules":".*\\.1\\..*")").Targets(kQuery));
+  // What says nothing about the product is taken, whatever it says.
+  EXPECT_EQ(parse(R"(,"lora_dropout":0.1,"task_type":"CAUSAL_LM","peft_version":"0.18.0","init_lora_weights":"gaussian",
+    "use_qalora":false,"alora_invocation_tokens":null,"target_parameters":[],"auto_mapping":{"a":1})")
+                .ScaleOf("x"),
+            1);
+}
+
+TEST(Peft, ConfigsThatAreRefused) {
+  const auto refused = [](const std::string& json, const char* text, ErrorCode code = ErrorCode::kUsage) {
     try {
       ParsePeftConfig(json, "adapter_config.json");
       ADD_FAILURE() << json;
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr(text));
+      EXPECT_EQ(error.code(), code) << json;
     }
   };
+  const auto with = [](const char* more) { return fmt::format(R"({{"peft_type":"LORA","lora_alpha":8,{}}})", more); };
   refused(R"({"peft_type":"IA3"})", "peft_type is 'IA3'");
   refused(R"({})", "peft_type is ''");
-  refused(R"([])", "expected an object");
-  refused(R"({"peft_type":"LORA","use_dora":true})", "use_dora=true is not supported");
-  refused(R"({"peft_type":"LORA","bias":"all"})", "bias='all' is not supported");
-  refused(R"({"peft_type":"LORA","modules_to_save":["lm_head"]})", "modules_to_save=[\"lm_head\"]");
-  refused(R"({"peft_type":"LORA","r":0})", "r=0");
-  refused(R"({"peft_type":"LORA","r":"x"})", "r has another type");
-  refused(R"({"peft_type":"LORA","target_modules":"("})", "is no regular expression");
-  refused(R"({"peft_type":"LORA","rank_pattern":{"q":-1}})", "is no positive number");
-  refused(R"({"peft_type":"LORA","rank_pattern":[]})", "is no object");
-  refused(R"({"peft_type":"LORA")", "");
+  refused(R"([])", "expected an object", ErrorCode::kFile);
+  refused(R"({"peft_type":"LORA","r":8})", "adapter_config.json: lora_alpha is missing");
+  refused(R"({"peft_type":"LORA","r":8,"lora_alpha":null})", "lora_alpha is missing");
+  refused(with(R"("bias":"none")"), "adapter_config.json: r is missing");
+  refused(with(R"("use_dora":true)"), "use_dora=true is not supported");
+  refused(with(R"("bias":"all")"), "bias='all' is not supported");
+  refused(with(R"("lora_bias":true)"), "lora_bias is set, which is not supported");
+  refused(with(R"("alora_invocation_tokens":[1])"), "alora_invocation_tokens is set, which is not supported");
+  refused(with(R"("layer_replication":[[0,1]])"), "layer_replication is set");
+  refused(with(R"("init_lora_weights":"pissa_niter_16")"),
+          "init_lora_weights='pissa_niter_16' changed the base weights too");
+  refused(with(R"("modules_to_save":["lm_head"])"), "modules_to_save=[\"lm_head\"]");
+  refused(with(R"("r":0)"), "r=0", ErrorCode::kFile);
+  for (const char* other : {"\"x\"", "true", "4.5", "[4]"}) {
+    refused(with(fmt::format("\"r\":{}", other).c_str()), "r has another type", ErrorCode::kFile);
+  }
+  refused(with(R"("r":8,"use_rslora":"yes")"), "use_rslora has another type", ErrorCode::kFile);
+  refused(with(R"("r":8,"target_modules":"(")"), "is no regular expression", ErrorCode::kFile);
+  refused(with(R"("r":8,"target_modules":[1])"), "target_modules has another type", ErrorCode::kFile);
+  refused(with(R"("r":8,"rank_pattern":{"q":-1})"), "is no positive number", ErrorCode::kFile);
+  refused(with(R"("r":8,"rank_pattern":{"q":2.5})"), "is no positive number", ErrorCode::kFile);
+  refused(with(R"("r":8,"rank_pattern":[])"), "is no object", ErrorCode::kFile);
+  refused(R"({"peft_type":"LORA")", "", ErrorCode::kFile);
+  // PEFT's answer depends on the order of keys.
+  const PeftConfig two = ParsePeftConfig(with(R"("r":8,"alpha_pattern":{"q_proj":4,"self_attn.q_proj":2})"), "c");
+  EXPECT_THROW(two.ScaleOf(kQuery), Error);
+  EXPECT_EQ(two.ScaleOf("q_proj"), 0.5f);
 }
 
 TEST(Peft, AdaptersOfOtherModelsNameModuleAndShapes) {
   const auto model = models::MakeModel(Config());
-  const auto refused = [&](const char* text, auto change) {
+  const auto refused = [&](const char* text, auto change, const std::string& json = kGood) {
     auto tensors = GoodTensors();
     change(tensors);
     const TempFolder folder;
-    WriteAdapter(folder.path(), kGood, tensors);
+    WriteAdapter(folder.path(), json, tensors);
     try {
       ReadPeftAdapter(folder.path(), "poet", *model);
       ADD_FAILURE() << text;
@@ -166,8 +230,43 @@ TEST(Peft, AdaptersOfOtherModelsNameModuleAndShapes) {
   });
   refused("is no LoRA factor", [&](auto& t) { t["base_model.model.lm_head.weight"] = ops::RandomTensor({61, 24}, 1); });
   refused("DoRA", [&](auto& t) { t[query + ".lora_magnitude_vector.weight"] = ops::RandomTensor({24}, 1); });
+  refused("two tensors are lora_A of model.layers.1.self_attn.q_proj", [&](auto& t) {
+    t[query + ".lora_A.default.weight"] = ops::RandomTensor({4, 24}, 1);
+  });
+  refused("lora_B.weight holds NaN or infinity", [&](auto& t) {
+    std::vector<float> values(24 * 4, 0.5f);
+    values[17] = std::numeric_limits<float>::infinity();
+    t[query + ".lora_B.weight"] = Tensor::FromValues({24, 4}, DType::kF32, values);
+  });
+  // What the configuration promises.
+  const auto targets = [](const char* list) {
+    return fmt::format(R"({{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "rank_pattern": {{"down_proj": 2}},
+                           "target_modules": [{}]}})",
+                       list);
+  };
+  const auto none = [](auto&) {};
+  refused("target_modules names c_attn, the model has no such projection\nit has down_proj, gate_proj", none,
+          targets(R"("q_proj", "down_proj", "c_attn")"));
+  refused("no factors of model.layers.0.self_attn.q_proj, which target_modules names", none,
+          targets(R"("q_proj", "layers.0.mlp.down_proj")"));
   const TempFolder empty;
   EXPECT_THROW(ReadPeftAdapter(empty.path(), "x", *model), Error);
+}
+
+TEST(Peft, ExpertsAreRefusedByName) {
+  const auto model = models::MakeModel(models::TinyMixtral());
+  const TempFolder folder;
+  const std::string expert = "base_model.model.model.layers.0.block_sparse_moe.experts.2.w1";
+  WriteAdapter(folder.path(), R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["w1"]})",
+               {{expert + ".lora_A.weight", ops::RandomTensor({4, 24}, 1)},
+                {expert + ".lora_B.weight", ops::RandomTensor({20, 4}, 1)}});
+  try {
+    ReadPeftAdapter(folder.path(), "x", *model);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("model.layers.0.block_sparse_moe.experts.2.w1 is an expert, which is not supported"));
+  }
 }
 
 }  // namespace
