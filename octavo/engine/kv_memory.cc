@@ -1,8 +1,11 @@
 #include "octavo/engine/kv_memory.h"
 
-#include <cstring>
-#include <optional>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
+#include "octavo/base/error.h"
 #include "octavo/ops/float_dot.h"
 #include "octavo/ops/interceptor.h"
 
@@ -58,6 +61,38 @@ int64_t KvPageBytesOf(const std::vector<KvSite>& sites, const ops::KvFormat& for
     bytes += 2 * ops::KvPageScales(format, site.heads) * static_cast<int64_t>(sizeof(float));
   }
   return bytes;
+}
+
+ops::KvFormat KvFormatFor(models::Model& model, const quant::Plan& plan, const std::optional<ops::KvFormat>& asked) {
+  const ops::KvFormat plain{model.config().dtype == DType::kBF16 ? Format::kBF16 : Format::kF32, false};
+  if (plan.kv_caches.empty()) return asked.value_or(plain);
+  const quant::KvPlan& first = plan.kv_caches.front();
+  for (const KvSite& site : KvSitesOf(model)) {
+    const auto at = std::find_if(plan.kv_caches.begin(), plan.kv_caches.end(),
+                                 [&](const quant::KvPlan& cache) { return cache.site.path == site.path; });
+    const bool covered = at != plan.kv_caches.end();
+    if (covered && at->format == first.format) continue;
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{}: the recipe stores keys and values as {}, at {} as {}; a server keeps one format for "
+                            "all layers",
+                            site.path, covered ? KvFormatName(at->format) : KvFormatName(plain) + " (no rule)",
+                            first.site.path, KvFormatName(first.format)),
+                "give every attention op the same kv_cache rule (module_path: '.*'), or none");
+  }
+  if (asked && *asked != first.format) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("quantize_kvcache asks for keys and values as {}, the model's recipe stores them as {}",
+                            KvFormatName(*asked), KvFormatName(first.format)),
+                "drop quantize_kvcache, kv_quant_dtype and kv_quant_axis: the recipe's format is used");
+  }
+  return first.format;
+}
+
+std::string KvFormatName(const ops::KvFormat& format) {
+  return fmt::format("{}{}", Info(format.format).name,
+                     !format.quantized()     ? ""
+                     : format.scale_per_head ? " with a scale per token and head"
+                                             : " with a scale per token");
 }
 
 KvMemory::KvMemory(const std::vector<KvSite>& sites, const ops::KvFormat& format, int64_t pages)

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "octavo/models/model.h"
 #include "octavo/ops/kv_pages.h"
+#include "octavo/quant/plan.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo::engine {
@@ -21,6 +23,13 @@ struct KvSite {
 std::vector<KvSite> KvSitesOf(models::Model& model);
 
 int64_t KvPageBytesOf(const std::vector<KvSite>& sites, const ops::KvFormat& format);
+
+// The one format of the model's cache: what the plan's kv_cache rules say, else what was asked for, else the type of
+// the computation. Usage errors: rules that leave some attention op out or store two in different formats (pages have
+// one), and a format asked for that is not the plan's: the model was trained with caches like those.
+ops::KvFormat KvFormatFor(models::Model& model, const quant::Plan& plan, const std::optional<ops::KvFormat>& asked);
+// "int8 with a scale per token", "bfloat16".
+std::string KvFormatName(const ops::KvFormat& format);
 
 class KvMemory {
  public:

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "octavo/base/error.h"
+#include "octavo/engine/kv_memory.h"
 #include "octavo/engine/pack_weights.h"
 #include "octavo/numerics/format.h"
 #include "octavo/quant/kv_quant.h"
@@ -169,9 +170,8 @@ void ServingModel::Load() {
   if (!loaded_.recipe_name.empty()) {
     provider_ = std::make_unique<quant::Provider>(*loaded_.plan);
     interceptor_ = provider_.get();
-    // A recipe that says how caches are stored was trained with such caches.
-    if (!options_.kv && !loaded_.plan->kv_caches.empty()) kv_ = loaded_.plan->kv_caches.front().format;
   }
+  kv_ = KvFormatFor(*loaded_.model, *loaded_.plan, options_.kv);
   lora_ = std::make_unique<quant::LoraProvider>(interceptor_);
   interceptor_ = lora_.get();
   adapters_ = std::make_unique<Adapters>(*loaded_.model, *lora_);
