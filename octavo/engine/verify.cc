@@ -3,31 +3,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "octavo/base/digest.h"
 #include "octavo/base/rng.h"
+#include "octavo/ops/tape.h"
 
 namespace octavo::engine {
 namespace {
 
 constexpr int64_t kPage = ops::kPageTokens;
 
-// The logits of one prompt as they come, and their hashes.
+// What is kept of the logits of one prompt as they come: a digest of each row, so that any tail of it can be hashed and
+// long prompts over large vocabularies take no memory.
 struct Collected {
-  std::vector<float> rows;
+  std::string digests;
   int64_t first = 0;  // position of the first row
 
   void Add(const Tensor& logits, int64_t begin, int64_t count) {
     const Tensor part = logits.Slice(0, begin, begin + count).Contiguous();
-    const auto values = part.Values<float>();
-    rows.insert(rows.end(), values.begin(), values.end());
+    const auto bytes = std::as_bytes(part.Values<float>());
+    const size_t width = bytes.size() / static_cast<size_t>(count);
+    for (size_t row = 0; row < static_cast<size_t>(count); ++row) {
+      digests += DigestHex(bytes.subspan(row * width, width));
+    }
   }
-  std::string Hash(int64_t from, int64_t vocabulary) const {
-    const auto skip = static_cast<size_t>((from - first) * vocabulary);
-    return DigestHex(std::as_bytes(std::span(rows).subspan(skip))).substr(0, 12);
+  // Of the rows from position `from` on, which is `first` or later.
+  std::string Hash(int64_t from) const {
+    const size_t skip = kDigits * static_cast<size_t>(from - first);
+    return DigestHex(std::as_bytes(std::span(digests).subspan(skip))).substr(0, 12);
   }
+
+  static constexpr size_t kDigits = 32;  // of one row
 };
 
 using Prompts = std::vector<std::vector<int32_t>>;
@@ -88,6 +95,8 @@ Collected RunTrainer(const VerifyModel& trained, const VerifyOptions& options, c
   ThreadPool pool(2);
   kernels::Workspace workspace;
   ops::Context context(pool, options.isa, workspace);
+  ops::Tape tape;  // as in a step: ops and dots take the way that leaves what a backward pass needs
+  context.tape = &tape;
   WithKvFormat stored(trained.interceptor, options.kv);
   context.interceptor = &stored;
   context.state = trained.state;
@@ -100,33 +109,45 @@ Collected RunTrainer(const VerifyModel& trained, const VerifyOptions& options, c
   return result;
 }
 
+// Tokens of a prompt that the prefix cache may hold: whole pages, and never all of it.
+int64_t CachedAtMost(const std::vector<int32_t>& prompt) {
+  return prompt.empty() ? 0 : (static_cast<int64_t>(prompt.size()) - 1) / kPage * kPage;
+}
+
 class Comparison {
  public:
-  Comparison(const VerifyOptions& options, int64_t vocabulary, const std::function<void(const VerifyRow&)>& on_row)
-      : options_(options), vocabulary_(vocabulary), on_row_(on_row) {}
+  explicit Comparison(const std::function<void(const VerifyRow&)>& on_row) : on_row_(on_row) {}
 
-  void Add(std::string what, const std::vector<Collected>& logits) {
-    VerifyRow row{std::move(what), {}, false};
-    row.tail_only = logits.front().first > 0;
-    const bool reference = report_.rows.empty();
+  void Add(std::string what, const std::vector<Collected>& logits) { Add(std::move(what), logits, nullptr); }
+
+  // The same for prompts that this runner ran before: a cache that forgot one would prove nothing.
+  void AddHits(std::string what, const std::vector<Collected>& logits, const Prompts& prompts) {
+    for (const Collected& one : logits) report_.cached += one.first;
+    Add(std::move(what), logits, &prompts);
+  }
+
+  VerifyReport Finish() { return std::move(report_); }
+
+ private:
+  void Add(std::string what, const std::vector<Collected>& logits, const Prompts* cached) {
+    VerifyRow row{std::move(what), {}, {}, {}};
+    if (report_.rows.empty()) reference_ = logits;
     for (size_t p = 0; p < logits.size(); ++p) {
-      row.hashes.push_back(logits[p].Hash(row.tail_only ? kPage : 0, vocabulary_));
-      if (reference) report_.tail.push_back(HasTail() ? logits[p].Hash(kPage, vocabulary_) : "");
-      const std::string& expected = reference       ? row.hashes[p]
-                                    : row.tail_only ? report_.tail[p]
-                                                    : report_.rows[0].hashes[p];
-      if (row.hashes[p] != expected) report_.different.push_back(fmt::format("{}: prompt {}", row.what, p));
+      const int64_t first = logits[p].first, due = cached == nullptr ? first : CachedAtMost((*cached)[p]);
+      row.from.push_back(first);
+      row.hashes.push_back(logits[p].Hash(first));
+      row.expected.push_back(reference_[p].Hash(due));
+      if (row.hashes[p] == row.expected[p]) continue;
+      std::string text = fmt::format("{}: prompt {}", row.what, p);
+      if (first != due) text += fmt::format(" found {} of its tokens in the cache, expected {}", first, due);
+      report_.different.push_back(std::move(text));
     }
     if (on_row_) on_row_(row);
     report_.rows.push_back(std::move(row));
   }
-  bool HasTail() const { return options_.tokens > kPage; }
-  VerifyReport Finish() { return std::move(report_); }
 
- private:
-  const VerifyOptions& options_;
-  int64_t vocabulary_;
   const std::function<void(const VerifyRow&)>& on_row_;
+  std::vector<Collected> reference_;
   VerifyReport report_;
 };
 
@@ -139,7 +160,7 @@ VerifyReport Verify(const VerifyModel& served, const VerifyModel* trained, const
   const auto longest = static_cast<int64_t>(prompts.back().size());
   std::vector<size_t> order(prompts.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  Comparison comparison(options, config.vocab_size, on_row);
+  Comparison comparison(on_row);
   const auto make = [&](ThreadPool& pool, bool prefix_cache) {
     RunnerOptions how;
     how.context_length = longest;
@@ -167,10 +188,10 @@ VerifyReport Verify(const VerifyModel& served, const VerifyModel* trained, const
   std::vector<size_t> reversed(order.rbegin(), order.rend());
   const int most = *std::max_element(options.batches.begin(), options.batches.end());
   comparison.Add("other slots", RunGroups(*make(pool, false), prompts, reversed, most, 7));
-  if (comparison.HasTail()) {
+  {
     const auto runner = make(pool, true);
     comparison.Add("prefix cache miss", RunGroups(*runner, prompts, order, most, 64));
-    comparison.Add("prefix cache hit", RunGroups(*runner, prompts, reversed, most, 7));
+    comparison.AddHits("prefix cache hit", RunGroups(*runner, prompts, reversed, most, 7), prompts);
   }
   {
     // A part of each prompt, then everything again in other pages.
@@ -190,15 +211,22 @@ VerifyReport Verify(const VerifyModel& served, const VerifyModel* trained, const
 
 std::string VerifyTable(const VerifyReport& report, const VerifyOptions& options) {
   std::string text = fmt::format("{:<32}", "");
-  for (size_t p = 0; p < report.tail.size(); ++p) text += fmt::format("{:<14}", fmt::format("prompt {}", p));
+  for (int p = 0; p < options.prompts; ++p) text += fmt::format("{:<14}", fmt::format("prompt {}", p));
   text += "\n";
   for (const VerifyRow& row : report.rows) {
     text += fmt::format("{:<32}", row.what);
     for (size_t p = 0; p < row.hashes.size(); ++p) {
-      const std::string& expected = row.tail_only ? report.tail[p] : report.rows[0].hashes[p];
-      text += fmt::format("{:<14}", row.hashes[p] + (row.hashes[p] == expected ? "" : "!"));
+      text += fmt::format("{:<14}", row.hashes[p] + (row.hashes[p] == row.expected[p] ? "" : "!"));
     }
-    text += row.tail_only ? "tokens behind the first page\n" : "\n";
+    const auto [least, most] = std::minmax_element(row.from.begin(), row.from.end());
+    if (*most > 0) {
+      text += *least == *most ? fmt::format("from token {} on", *most)
+                              : fmt::format("from tokens {} on", fmt::join(row.from, ", "));
+    }
+    text += "\n";
+  }
+  if (report.cached == 0) {
+    text += fmt::format("no prompt is longer than a page of {} tokens: the prefix cache held none of them\n", kPage);
   }
   const size_t count = report.rows.size() * static_cast<size_t>(options.prompts);
   text += report.equal() ? fmt::format("all {} hashes are equal\n", count)

@@ -15,8 +15,9 @@
 
 namespace octavo::engine {
 
-// Answers like `next`, and stores keys and values of every attention op in one format: how the trainer's forward pass
-// runs under a server's quantized cache.
+// Answers like `next`, and stores the keys and values of attention ops that no rule of it covers in one format: how the
+// trainer's forward pass runs under a server's cache. What its own plan says stands: a server that stores otherwise
+// has other bits, and that must be seen.
 class WithKvFormat : public ops::Interceptor {
  public:
   WithKvFormat(ops::Interceptor* next, const ops::KvFormat& format) : next_(next), format_(format) {}
@@ -30,7 +31,10 @@ class WithKvFormat : public ops::Interceptor {
   void Fused(ops::Context& context, const ops::DotCall& call) override {
     if (next_ != nullptr) next_->Fused(context, call);
   }
-  std::optional<ops::KvFormat> KvCache(ops::Context&, const ops::KvCall&) override { return format_; }
+  std::optional<ops::KvFormat> KvCache(ops::Context& context, const ops::KvCall& call) override {
+    const std::optional<ops::KvFormat> own = next_ == nullptr ? std::nullopt : next_->KvCache(context, call);
+    return own.value_or(format_);
+  }
 
  private:
   ops::Interceptor* next_;
@@ -56,15 +60,16 @@ struct VerifyOptions {
 };
 
 struct VerifyRow {
-  std::string what;                 // "threads 2, batch 3, chunk 7"
-  std::vector<std::string> hashes;  // one per prompt
-  bool tail_only = false;           // of the tokens behind the first page: the others came from the cache
+  std::string what;                   // "threads 2, batch 3, chunk 7"
+  std::vector<std::string> hashes;    // one per prompt
+  std::vector<int64_t> from;          // token that each begins with: those before it came from the prefix cache
+  std::vector<std::string> expected;  // the first row's hashes of the same tokens
 };
 
 struct VerifyReport {
   std::vector<VerifyRow> rows;         // the first one is what the others are compared with
-  std::vector<std::string> tail;       // hashes of its tokens behind the first page
   std::vector<std::string> different;  // "threads 2, batch 3, chunk 7: prompt 4"
+  int64_t cached = 0;                  // tokens that came from the prefix cache in the row of its hits
   bool equal() const { return different.empty(); }
 };
 
