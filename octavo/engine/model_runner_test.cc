@@ -5,34 +5,28 @@
 #include <gtest/gtest.h>
 
 #include "octavo/base/error.h"
-#include "octavo/models/test_models.h"
+#include "octavo/engine/engine_test_support.h"
 
 namespace octavo::engine {
 namespace {
 
 using models::ModelConfig;
 
+// Those of the product, and other forms of their parts: windows, experts as one dense product, DeepSeek V2.
 std::vector<ModelConfig> Families() {
+  std::vector<ModelConfig> families = TinyFamilies();
   ModelConfig windowed = models::TinyLlama();
   windowed.attention_type = "local_sliding";
   windowed.sliding_window_size = 70;
-  return {models::TinyLlama(),         windowed,
-          models::TinyGpt3(),          models::TinyMixtral(),
-          models::TinyMixtral(false),  models::TinyDeepSeek(),
-          models::TinyDeepSeek(false), models::TinyGemma2(),
-          models::TinyQwen3()};
-}
-
-std::vector<int32_t> Tokens(int64_t count, int64_t vocabulary, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary));
-  return tokens;
+  for (const ModelConfig& form : {windowed, models::TinyMixtral(false), models::TinyDeepSeek(false)}) {
+    families.push_back(form);
+  }
+  return families;
 }
 
 struct Subject {
-  explicit Subject(ModelConfig config, int threads = 2) : bench(threads) {
-    config.max_target_length = 400;
+  explicit Subject(ModelConfig config, int threads = 2, int64_t context = 400) : bench(threads) {
+    config.max_target_length = context;
     model = models::MakeModel(config);
     models::Initialize(*model, RngKey::FromSeed(5), bench.pool);
   }
@@ -48,22 +42,11 @@ struct Subject {
   std::unique_ptr<models::Model> model;
 };
 
-// Runs tokens [from, …) of one sequence in chunks and checks each row.
-void ExpectRows(Runner& runner, SequenceId id, const std::vector<int32_t>& tokens, int64_t chunk, const Tensor& full) {
-  for (int64_t at = runner.length(id); at < static_cast<int64_t>(tokens.size());) {
-    const int64_t count = std::min<int64_t>(chunk, static_cast<int64_t>(tokens.size()) - at);
-    const Work work{id, {tokens.data() + at, static_cast<size_t>(count)}, true};
-    const Tensor logits = runner.Step({&work, 1});
-    ASSERT_TRUE(BitEqual(logits, full.Slice(0, at, at + count))) << "at " << at << ", chunk " << chunk;
-    at += count;
-  }
-}
-
 TEST(ModelRunner, EveryPositionOfEveryFamily) {
   for (const ModelConfig& config : Families()) {
     SCOPED_TRACE(config.decoder_block);
     Subject subject(config, 1);
-    const std::vector<int32_t> tokens = Tokens(90, config.vocab_size, 3);
+    const std::vector<int32_t> tokens = RandomTokens(90, config.vocab_size, 3);
     const Tensor full = subject.Full(tokens);
     const auto runner = MakeRunner(subject.parts(), {.prefix_cache = false});
     for (int64_t chunk : {1, 7, 64, 90}) {
@@ -72,6 +55,26 @@ TEST(ModelRunner, EveryPositionOfEveryFamily) {
       runner->Close(id);
     }
     EXPECT_EQ(runner->free_pages(), runner->pages());
+  }
+}
+
+// Behind the first super-block of attention (1024 tokens) and over its edge: whole, in pieces that do not divide it,
+// and one by one.
+TEST(ModelRunner, ContextsLongerThanASuperBlock) {
+  for (const ModelConfig& config : {models::TinyLlama(), models::TinyDeepSeek(), models::TinyGemma2()}) {
+    SCOPED_TRACE(config.decoder_block);
+    Subject subject(config, 2, 1100);
+    const std::vector<int32_t> tokens = RandomTokens(1090, config.vocab_size, 3);
+    const Tensor full = subject.Full(tokens);
+    const auto runner = MakeRunner(subject.parts(), {.prefix_cache = false});
+    for (int64_t chunk : {7, 64, 1000, 1090}) {
+      const SequenceId id = runner->Open(tokens, 0, "", nullptr);
+      ExpectRows(*runner, id, tokens, chunk, full);
+      runner->Close(id);
+    }
+    const SequenceId id = runner->Open(tokens, 0, "", nullptr);
+    ExpectRows(*runner, id, std::span(tokens).first(1000), 1000, full);
+    ExpectRows(*runner, id, tokens, 1, full);
   }
 }
 
@@ -85,7 +88,7 @@ TEST(ModelRunner, MixedBatches) {
       std::vector<Tensor> full;
       std::vector<SequenceId> ids;
       for (uint32_t i = 0; i < 5; ++i) {
-        tokens.push_back(Tokens(30 + 25 * i, config.vocab_size, i));
+        tokens.push_back(RandomTokens(30 + 25 * i, config.vocab_size, i));
         full.push_back(subject.Full(tokens.back()));
         ids.push_back(runner->Open(tokens.back(), 0, "", nullptr));
       }
@@ -118,7 +121,7 @@ TEST(ModelRunner, MixedBatches) {
 TEST(ModelRunner, PrefixesAreSharedByContent) {
   Subject subject(models::TinyLlama());
   const auto runner = MakeRunner(subject.parts(), {});
-  const std::vector<int32_t> tokens = Tokens(200, 61, 1);
+  const std::vector<int32_t> tokens = RandomTokens(200, 61, 1);
   const Tensor full = subject.Full(tokens);
   int64_t cached = -1;
   const SequenceId first = runner->Open(tokens, 0, "a", &cached);
@@ -150,11 +153,11 @@ TEST(ModelRunner, PrefixesAreSharedByContent) {
 TEST(ModelRunner, ForksCopyTheLastPageOnly) {
   Subject subject(models::TinyLlama());
   const auto runner = MakeRunner(subject.parts(), {.context_length = 128, .sequences = 2});
-  const std::vector<int32_t> prompt = Tokens(70, 61, 1);
+  const std::vector<int32_t> prompt = RandomTokens(70, 61, 1);
   const SequenceId first = runner->Open(prompt, 0, "", nullptr);
   std::vector<int32_t> a = prompt, b = prompt;
-  for (int32_t token : Tokens(20, 61, 8)) a.push_back(token);
-  for (int32_t token : Tokens(20, 61, 9)) b.push_back(token);
+  for (int32_t token : RandomTokens(20, 61, 8)) a.push_back(token);
+  for (int32_t token : RandomTokens(20, 61, 9)) b.push_back(token);
   const Tensor full_a = subject.Full(a), full_b = subject.Full(b);
   ExpectRows(*runner, first, prompt, 70, full_a.Slice(0, 0, 70));
   const SequenceId second = runner->Fork(first);
@@ -171,7 +174,7 @@ TEST(ModelRunner, ForksCopyTheLastPageOnly) {
 TEST(ModelRunner, PreemptionRecomputesTheSameBits) {
   Subject subject(models::TinyLlama());
   const auto runner = MakeRunner(subject.parts(), {.context_length = 192, .sequences = 1});
-  const std::vector<int32_t> one = Tokens(150, 61, 1), two = Tokens(180, 61, 2);
+  const std::vector<int32_t> one = RandomTokens(150, 61, 1), two = RandomTokens(180, 61, 2);
   const Tensor full_one = subject.Full(one), full_two = subject.Full(two);
   SequenceId first = runner->Open(one, 0, "", nullptr);
   const std::vector<int32_t> part(one.begin(), one.begin() + 140);
@@ -189,7 +192,7 @@ TEST(ModelRunner, PreemptionRecomputesTheSameBits) {
 TEST(ModelRunner, WrongWorkChangesNothing) {
   Subject subject(models::TinyLlama());
   const auto runner = MakeRunner(subject.parts(), {.context_length = 100, .sequences = 1});
-  const std::vector<int32_t> tokens = Tokens(100, 61, 1), wrong = {3, 61};
+  const std::vector<int32_t> tokens = RandomTokens(100, 61, 1), wrong = {3, 61};
   const SequenceId id = runner->Open(tokens, 0, "", nullptr), other = runner->Open(tokens, 0, "x", nullptr);
   const auto step = [&](std::vector<Work> work) { return runner->Step(work); };
   EXPECT_THROW(step({{id, wrong}}), Error);
