@@ -240,9 +240,22 @@ PeftConfig ParsePeftConfig(std::string_view text, const std::string& where) {
 
 namespace {
 
+std::vector<HfPiece> PiecesOf(const models::ModelConfig& config) {
+  std::string type;
+  try {
+    type = HfModelTypeOf(config);
+  } catch (const Error&) {  // speaks of writing
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("adapters for a model like this one (decoder_block {}) are not supported", config.decoder_block),
+        "PEFT's names for its projections are known for llama2, mistral, mixtral, qwen3, deepseek and plain gpt3");
+  }
+  return HfPieces(type, config);
+}
+
 // The modules of a model by their names there.
 struct Modules {
-  explicit Modules(const models::ModelConfig& config) : all(HfPieces(HfModelTypeOf(config), config)) {
+  explicit Modules(const models::ModelConfig& config) : all(PiecesOf(config)) {
     for (const HfPiece& piece : all) {
       for (const std::string& theirs : piece.theirs) {
         if (piece.in.rank() == 0 || !theirs.ends_with(".weight")) continue;

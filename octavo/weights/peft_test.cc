@@ -269,5 +269,18 @@ TEST(Peft, ExpertsAreRefusedByName) {
   }
 }
 
+TEST(Peft, ModelsWhoseNamesAreNotKnown) {
+  const auto model = models::MakeModel(models::TinyGemma2());
+  const TempFolder folder;
+  WriteAdapter(folder.path(), kGood, GoodTensors());
+  try {
+    ReadPeftAdapter(folder.path(), "x", *model);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_EQ(error.message(), "adapters for a model like this one (decoder_block gemma2) are not supported");
+  }
+}
+
 }  // namespace
 }  // namespace octavo::weights
