@@ -2,7 +2,6 @@
 // merged weight within rounding.
 #include "octavo/quant/lora.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "octavo/base/error.h"
@@ -255,22 +254,6 @@ TEST(Lora, GradientsOfTheFactors) {
     expected += at(c, 2, n) * whole;
   }
   EXPECT_NEAR(at(tape.Grad(x), 2, 1), expected, 1e-5);
-}
-
-TEST(Lora, AdaptersOfOtherModelsAreRefused) {
-  LoraAdapter adapter;
-  adapter.name = "poet";
-  adapter.factors["w/kernel"] = {
-      {"a", Tensor::Zeros({4, 2}, DType::kF32)}, {"b", Tensor::Zeros({2, 3}, DType::kF32)}, 1};
-  EXPECT_NO_THROW(CheckLora(adapter, {{"w/kernel", Shape{4, 3}}}));
-  try {
-    CheckLora(adapter, {{"w/kernel", Shape{4, 5}}});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                ::testing::HasSubstr("adapter poet: w/kernel is [4, 5], the factors are [4, 2] and [2, 3]"));
-  }
-  EXPECT_THROW(CheckLora(adapter, {}), Error);
 }
 
 TEST(Lora, UnloadedAdaptersAreErrorsNotFloats) {

@@ -83,39 +83,23 @@ int64_t LoraAdapter::bytes() const {
   return total;
 }
 
-void CheckLora(const LoraAdapter& adapter, const std::map<std::string, Shape>& weights) {
-  for (const auto& [weight, part] : adapter.factors) {
-    const auto at = weights.find(weight);
-    if (at == weights.end()) {
-      throw Error(ErrorCode::kUsage, fmt::format("adapter {}: the model has no {}", adapter.name, weight),
-                  "it was made for another model");
-    }
-    const Shape a = part.a.shape(), b = part.b.shape();
-    if (a.rank() != 2 || b.rank() != 2 || a[1] != b[0] || a[0] * b[1] != at->second.size()) {
-      throw Error(
-          ErrorCode::kUsage,
-          fmt::format("adapter {}: {} is {}, the factors are {} and {}", adapter.name, weight, at->second, a, b),
-          "it was made for another model");
-    }
-  }
-}
-
 int LoraProvider::Add(const std::shared_ptr<const LoraAdapter>& adapter) {
   const std::lock_guard lock(mutex_);
-  adapters_.push_back(adapter);
-  return static_cast<int>(adapters_.size());
+  std::erase_if(adapters_, [](const auto& entry) { return entry.second.expired(); });  // each step looks at all of them
+  adapters_.emplace(++last_, adapter);
+  return last_;
 }
 
 std::shared_ptr<const LoraAdapter> LoraProvider::Find(int number) const {
   const std::lock_guard lock(mutex_);
-  if (number <= 0 || number > static_cast<int>(adapters_.size())) return nullptr;
-  return adapters_[static_cast<size_t>(number) - 1].lock();
+  const auto at = adapters_.find(number);
+  return at == adapters_.end() ? nullptr : at->second.lock();
 }
 
 bool LoraProvider::AnyFor(const std::string& weight) const {
   const std::lock_guard lock(mutex_);
   for (const auto& entry : adapters_) {
-    const auto adapter = entry.lock();
+    const auto adapter = entry.second.lock();
     if (adapter != nullptr && adapter->factors.contains(weight)) return true;
   }
   return false;

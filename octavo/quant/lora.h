@@ -32,9 +32,6 @@ struct LoraAdapter {
   int64_t bytes() const;
 };
 
-// An adapter for another model: throws a usage Error that names the weight and both shapes.
-void CheckLora(const LoraAdapter& adapter, const std::map<std::string, Shape>& weights);
-
 class LoraProvider : public ops::Interceptor {
  public:
   // `next` answers what lies below; null: floats. It must outlive this.
@@ -60,7 +57,8 @@ class LoraProvider : public ops::Interceptor {
   ops::Interceptor* next_;
   int for_all_ = 0;
   mutable std::mutex mutex_;
-  std::vector<std::weak_ptr<const LoraAdapter>> adapters_;  // number - 1
+  int last_ = 0;
+  std::map<int, std::weak_ptr<const LoraAdapter>> adapters_;
 };
 
 }  // namespace octavo::quant
