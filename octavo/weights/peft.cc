@@ -6,7 +6,6 @@
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <set>
 #include <type_traits>
 
@@ -297,7 +296,7 @@ void RequireComplete(const Modules& modules, const PeftConfig& config, const std
                      const std::string& where, const std::function<bool(const std::string&)>& has_factors) {
   for (const std::string& end : config.target_modules) {
     const auto ends = [&](const std::string& module) { return EndsOne({end}, module); };
-    if (std::ranges::any_of(modules.projections | std::views::keys, ends)) continue;
+    if (std::ranges::any_of(modules.projections, [&](const auto& entry) { return ends(entry.first); })) continue;
     if (std::ranges::any_of(modules.experts, ends)) continue;  // said of its factors, if there are any
     std::set<std::string_view> names;
     for (const auto& entry : modules.projections) {
