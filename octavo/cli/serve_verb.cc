@@ -1,6 +1,8 @@
 // octavo serve: a model behind OpenAI's API.
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/base/mapped_file.h"
@@ -43,6 +45,25 @@ server::AccessOptions ReadAccess(const Args& args, const std::string& host) {
   }
   access.check_host = server::IsLocalHost(host) && !host.ends_with(".sock");
   return access;
+}
+
+// [NAME=]FOLDER,… as names and folders; without a name the folder's own.
+std::vector<std::pair<std::string, std::string>> ReadAdapters(const std::string& list) {
+  std::vector<std::pair<std::string, std::string>> adapters;
+  for (const std::string& one : CommaList(list)) {
+    const size_t equals = one.find('=');
+    if (equals == 0 || equals + 1 == one.size()) {
+      throw Error(ErrorCode::kUsage, fmt::format("adapter: '{}' has no {}", one, equals == 0 ? "name" : "folder"),
+                  "expected NAME=FOLDER or FOLDER; several with commas");
+    }
+    if (equals != std::string::npos) {
+      adapters.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+      continue;
+    }
+    const std::filesystem::path folder = std::filesystem::absolute(one + "/").lexically_normal().parent_path();
+    adapters.emplace_back(folder.filename().string(), one);
+  }
+  return adapters;
 }
 
 // The model's templates, parsed here so that what is not understood is said before anything is served.
@@ -88,6 +109,9 @@ int Run(const Args& args) {
   serving.slots = args.Int("max_concurrent_decodes", serving.slots, 1, 1024);
   serving.max_queue = args.Int("max_queue", 256, 0, 1 << 20);
   serving.threads = args.Threads();
+  for (auto& adapter : ReadAdapters(args.Text("adapter", ""))) serving.adapters.push_back(std::move(adapter));
+  if (args.Has("adapter_folder")) api.adapters.folder = server::AdapterRoot(args.Text("adapter_folder", ""));
+  api.adapters.most_adapters = static_cast<int>(args.Int("max_adapters", 32, 0, 1 << 20));
   api.templates = ReadTemplates(args, serving);
   // Before the model is loaded: a port that is taken is known at once, and early clients are told to wait.
   std::optional<server::Server> http(std::in_place, std::move(options));
@@ -101,6 +125,17 @@ int Run(const Args& args) {
   api.sampling = SamplingFrom(args, words.settings, model->defaults(), {});
   api.default_max_tokens = model->defaults().max_new_tokens.value_or(0);
   api.end_ids = model->defaults().end_ids;
+  engine::Adapters& adapters = model->adapters();
+  adapters.Reserve(model->info().id);
+  api.adapters.load = [&](const std::string& name, const std::filesystem::path& folder) {
+    adapters.Load(name, folder);
+    say(fmt::format("adapter   {} loaded from {}", name, folder.string()));
+  };
+  api.adapters.unload = [&](const std::string& name) {
+    const bool found = adapters.Unload(name);
+    if (found) say(fmt::format("adapter   {} unloaded", name));
+    return found;
+  };
   const bool chat = !api.templates.templates.empty();
   if (!chat) say("note: no chat template; /v1/completions only");
 
@@ -113,6 +148,7 @@ int Run(const Args& args) {
   }
   say(fmt::format("ready     {}   {}OpenAI API /v1   metrics /metrics", http->url(), chat ? "chat page /   " : ""));
   say(fmt::format("model     {}", model->Describe()));
+  if (const auto names = adapters.Names(); !names.empty()) say(fmt::format("adapters  {}", fmt::join(names, ", ")));
   const bool complete = http->Run();
   http.reset();  // what is left of its requests refers to the scheduler
   say(complete ? "done      every request was finished" : "done      cut");
@@ -131,6 +167,9 @@ VerbSpec ServeVerb() {
       {"max_queue", "N", "requests that wait, 256; more get 429"},
       {"drain_seconds", "N", "time for running requests after Ctrl-C or SIGTERM, 30; a second one cuts them"},
       {"served_model_name", "NAME", "the id that clients use"},
+      {"adapter", "LIST", "LoRA adapters in PEFT's form, models by their names: poet=./poet,coder=./coder"},
+      {"adapter_folder", "DIR", "requests may load adapters that lie in it, and unload: /v1/load_lora_adapter"},
+      {"max_adapters", "N", "loaded at a time when requests load them, 32"},
       {"chat_template", "FILE", "a chat template instead of the model's own"},
       {"serve_chat", "BOOL", "false: completions only"},
       {"web_dir", "DIR", "reads the page's files there at every request, for who writes pages: web/chat"},
@@ -138,7 +177,9 @@ VerbSpec ServeVerb() {
       {"metrics_public", "", "/metrics and /version need no key"},
       {"metrics_prefix", "TEXT", "octavo_; vllm: or jetstream_ for existing dashboards"}};
   for (const OptionSpec& option : GenerationOptions()) {
-    if (option.name != "max_tokens" && option.name != "stop" && option.name != "seed") options.push_back(option);
+    if (option.name != "max_tokens" && option.name != "stop" && option.name != "seed" && option.name != "adapter") {
+      options.push_back(option);
+    }
   }
   return {.name = "serve",
           .synopsis = "MODEL [port=8080] [api_key_file=FILE] [key=value…]",
@@ -150,6 +191,7 @@ VerbSpec ServeVerb() {
               "route, field and limit.\n"
               "  octavo serve out/x-int8\n"
               "  OCTAVO_API_KEY=secret octavo serve out/x-int8 host=0.0.0.0 port=8000 quantize_kvcache=true\n"
+              "  octavo serve base adapter=poet=out/poet,coder=out/coder     # requests name one as their model\n"
               "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
               "    -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32}'",
           .most_positionals = 2,

@@ -97,7 +97,7 @@ TEST(Access, OnlyHealthAndThePageNeedNoKey) {
       guarded += !open;
     }
   }
-  EXPECT_GE(guarded, 18);
+  EXPECT_GE(guarded, 22);
   HttpRequest unknown{.method = "GET", .path = "/nothing", .headers = {{"Host", "localhost"}}};
   EXPECT_EQ(api.router.Admit(unknown)->status, 401);  // says nothing about what exists
 }

@@ -13,7 +13,7 @@ namespace {
 void WriteModel(JsonWriter& json, const engine::ModelInfo& model, const ModelContext& context) {
   json.BeginObject().Field("id", model.id).Field("object", "model").Field("created", context.created());
   json.Field("owned_by", "octavo").Field("max_model_len", model.context_length);
-  json.Key("parent");
+  json.Field("root", model.parent.empty() ? model.id : model.parent).Key("parent");
   if (model.parent.empty()) {
     json.Null();
   } else {
@@ -54,7 +54,8 @@ ApiError Translate(const engine::RequestError& error, bool chat, const std::stri
 
 }  // namespace
 
-Api::Api(engine::Service& service, ApiOptions options) : context_(service, std::move(options)) {}
+Api::Api(engine::Service& service, ApiOptions options)
+    : context_(service, std::move(options)), adapter_calls_(service, context_.options().adapters) {}
 
 void Api::AddRoutes(Router& router) {
   const auto add = [&](const char* method, const char* path, auto&& answer, bool is_public, bool quick) {
@@ -84,6 +85,10 @@ void Api::AddRoutes(Router& router) {
       false);
   add(
       "POST", "/v1/completions", [this, access](Answer exchange) { Generate(exchange, false, *access); }, false, false);
+  add(
+      "POST", "/v1/load_lora_adapter", [this](Answer exchange) { ChangeAdapters(exchange, true); }, false, false);
+  add(
+      "POST", "/v1/unload_lora_adapter", [this](Answer exchange) { ChangeAdapters(exchange, false); }, false, false);
   add(
       "POST", "/tokenize", [this](Answer exchange) { Tokenize(exchange); }, false, false);
   add(
@@ -136,6 +141,15 @@ void Api::Generate(Answer exchange, bool chat, const Access& access) {
   } catch (const Error&) {
     metrics_.Rejected("invalid");
     throw;
+  }
+}
+
+void Api::ChangeAdapters(Answer exchange, bool load) {
+  if (draining_) throw engine::Busy("the server is finishing its last requests", 5, true);
+  if (load) {
+    adapter_calls_.Load(exchange);
+  } else {
+    adapter_calls_.Unload(exchange);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "octavo/engine/service.h"
+#include "octavo/server/adapter_calls.h"
 #include "octavo/server/api_options.h"
 #include "octavo/server/fields.h"
 #include "octavo/server/http.h"
@@ -20,7 +21,7 @@ namespace octavo::server {
 class Api {
  public:
   // The service must outlive the API, the API the router. Throws the TemplateError of a chat template that is not
-  // understood.
+  // understood, and a usage Error for a folder of adapters that is none.
   Api(engine::Service& service, ApiOptions options);
 
   void AddRoutes(Router& router);
@@ -36,6 +37,7 @@ class Api {
   void Models(Answer exchange) const;
   void Model(Answer exchange) const;
   void Generate(Answer exchange, bool chat, const Access& access);
+  void ChangeAdapters(Answer exchange, bool load);
   void Tokenize(Answer exchange) const;
   void Detokenize(Answer exchange) const;
   void ApplyTemplate(Answer exchange) const;
@@ -45,6 +47,7 @@ class Api {
   ModelContext context_;
   Metrics metrics_;
   std::atomic<bool> draining_{false};
+  AdapterCalls adapter_calls_;
   std::function<int64_t()> connections_ = [] { return int64_t{0}; };
 };
 
