@@ -1,21 +1,21 @@
 // octavo chat: a conversation on the terminal, through the model's chat template.
 #include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "octavo/base/error.h"
 #include "octavo/base/publish.h"
 #include "octavo/cli/chat_input.h"
+#include "octavo/cli/chat_lines.h"
 #include "octavo/cli/error_text.h"
 #include "octavo/cli/generation.h"
 #include "octavo/cli/verbs.h"
 #include "octavo/text/template_json.h"
+#include "octavo/weights/stored_model.h"
 
 namespace octavo {
 namespace {
@@ -30,33 +30,6 @@ constexpr const char* kHelp =
     "/seed N        seed of the next answers\n"
     "Ctrl-C stops the answer, Ctrl-D leaves.\n";
 
-void Print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
-std::string Dump(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-// One line without its end; nullopt at the end of the input. An interrupt gives an empty line.
-std::optional<std::string> ReadLine(bool terminal) {
-  if (terminal) fmt::print(stderr, "> ");
-  std::string line;
-  while (true) {
-    char byte = 0;
-    const ssize_t count = read(STDIN_FILENO, &byte, 1);
-    if (count < 0 && errno == EINTR) {
-      fmt::print(stderr, "\n(Ctrl-D leaves)\n");
-      InterruptGuard::Clear();
-      return "";
-    }
-    if (count <= 0) return line.empty() ? std::nullopt : std::optional(line);
-    if (byte == '\n') return line;
-    line += byte;
-  }
-}
-
 class Conversation {
  public:
   Conversation(const Args& args, const GenerationWords& words, engine::ServingModel& model,
@@ -66,6 +39,7 @@ class Conversation {
     usual.temperature = 0.7;
     usual.top_p = 0.95;
     sampling_ = SamplingFrom(args, words.settings, model.defaults(), usual);
+    if (!args.Switch("quiet")) PrintNotes(words);
     if (args.Has("system")) system_ = args.Text("system", "");
     Reset();
   }
@@ -89,7 +63,7 @@ class Conversation {
         throw Error(ErrorCode::kUsage, fmt::format("{} exists; nothing was saved", rest), "/save another FILE");
       }
       FilePublisher file(rest, Replace::kNo);
-      file.Write(Dump(messages_, 2));
+      file.Write(messages_.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
       file.Publish();
       fmt::print(stderr, "saved {} messages to {}\n", messages_.size(), rest);
     } else if (name == "/system") {
@@ -118,7 +92,7 @@ class Conversation {
     engine::Answers answers;
     try {
       answers = Ask(service);
-      ThrowIfFailed(answers.samples[0]);
+      ThrowIfFailed(answers);
     } catch (const Error&) {
       messages_.erase(messages_.size() - 1);
       throw;
@@ -126,12 +100,12 @@ class Conversation {
     const engine::Answer& answer = answers.samples[0];
     messages_.push_back({{"role", "assistant"}, {"content", answer.text}});
     if (args_.Switch("json")) {
-      Print(Dump({{"event", "message"},
-                  {"role", "assistant"},
-                  {"content", answer.text},
-                  {"finish_reason", NameOf(answer.finish)},
-                  {"prompt_tokens", answers.usage.prompt_tokens},
-                  {"completion_tokens", answers.usage.completion_tokens}}));
+      Print(JsonLine({{"event", "message"},
+                      {"role", "assistant"},
+                      {"content", answer.text},
+                      {"finish_reason", NameOf(answer.finish)},
+                      {"prompt_tokens", answers.usage.prompt_tokens},
+                      {"completion_tokens", answers.usage.completion_tokens}}));
     } else {
       Print("\n");
     }
@@ -154,10 +128,19 @@ class Conversation {
                                  ? args_.Int("max_tokens", 0, 1, INT32_MAX)
                                  : std::max<int64_t>(1, model_.context_length() - std::ssize(request.prompt));
     if (args_.Has("stop")) request.stop = {args_.Text("stop", "")};
-    const bool streams = !args_.Switch("json");
-    return Generate(service, request, [&](const engine::Event& event) {
-      if (streams) Print(event.text);
-    });
+    const bool json = args_.Switch("json");
+    return Generate(service, request,
+                    [&](const engine::Event& event) { Print(json ? TextEventLine(event) : event.text); });
+  }
+
+  // What would otherwise do nothing without a word.
+  void PrintNotes(const GenerationWords& words) const {
+    const std::string idle = IdleSamplingNote(args_, sampling_);
+    if (!idle.empty()) fmt::print(stderr, "note: {}\n", idle);
+    if (words.settings.Bool("return_log_prob")) {
+      fmt::print(stderr, "note: return_log_prob=true ({}) has no effect in a conversation\n",
+                 words.settings.OriginOf("return_log_prob"));
+    }
   }
 
   const Args& args_;
@@ -169,43 +152,58 @@ class Conversation {
   Json messages_;
 };
 
-// The template of the model's folder or of chat_template=FILE.
-text::ChatTemplateFiles Templates(const Args& args, const GenerationWords& words, const engine::ServingModel& model) {
-  const std::string given = args.Text("chat_template", "");
+// The template of the model's folder or of chat_template=FILE. It is looked for before the model is loaded: without one
+// there will be no conversation.
+text::ChatTemplateFiles Templates(const Args& args, const GenerationWords& words) {
+  const std::string given = args.Text("chat_template", ""), tokenizer = words.settings.Text("tokenizer_path");
   try {
-    return FindChatTemplates(model.options().tokenizer_path, model.stored().tokenizer, words.model, given);
+    return FindChatTemplates(tokenizer, weights::OpenStored(words.model).tokenizer, words.model, given);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kUsage || !given.empty()) throw;
+    if (!error.message().starts_with("no chat template") || !given.empty()) throw;
     throw Error(ErrorCode::kUsage, error.message(), "use octavo generate, or chat_template=FILE");
   }
 }
 
-int Run(const Args& args) {
-  const GenerationWords words = ReadGenerationWords(args);
-  const auto model = OpenForGeneration(args, words, 1);
-  const text::ChatTemplateFiles files = Templates(args, words, *model);
-  const text::ChatTemplate chat = text::ChatTemplate::Parse(files.Choose(false));
-  const auto scheduler = model->Start();
-  Conversation conversation(args, words, *model, chat, files.special_tokens);
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  if (terminal && !args.Switch("quiet")) fmt::print(stderr, "{}", kHelp);
+bool IsBlank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
+
+// Until the input ends. Ctrl-C on a terminal stops an answer and nothing else; it ends a script, with 130.
+int Talk(Conversation& conversation, engine::Service& service, bool terminal) {
   const InterruptGuard guard;
-  while (const std::optional<std::string> line = ReadLine(terminal)) {
-    if (line->empty()) continue;
+  ChatLines lines(STDIN_FILENO);
+  std::string line;
+  while (true) {
+    if (terminal) fmt::print(stderr, "> ");
+    const ChatLines::What what = lines.Next(line);
+    if (what == ChatLines::What::kEnd) break;
     try {
-      if (line->front() == '/') {
-        conversation.Command(*line);
-      } else {
-        conversation.Say(*line, *scheduler);
+      if (what == ChatLines::What::kInterrupt) {
+        if (terminal) fmt::print(stderr, "\n(Ctrl-D leaves)\n");
+      } else if (line.starts_with('/')) {
+        conversation.Command(line);
+      } else if (!IsBlank(line)) {
+        conversation.Say(line, service);
       }
     } catch (const Error& error) {
       if (!terminal) throw;  // a script wants to know
       fmt::print(stderr, "{}", ErrorText(error));
     }
+    if (!terminal && InterruptGuard::Interrupted()) return 130;
     InterruptGuard::Clear();
   }
   if (terminal) fmt::print(stderr, "\n");
   return 0;
+}
+
+int Run(const Args& args) {
+  const GenerationWords words = ReadGenerationWords(args);
+  const text::ChatTemplateFiles files = Templates(args, words);
+  const text::ChatTemplate chat = text::ChatTemplate::Parse(files.Choose(false));
+  const auto model = OpenForGeneration(args, words, 1);
+  const auto scheduler = model->Start();
+  Conversation conversation(args, words, *model, chat, files.special_tokens);
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  if (terminal && !args.Switch("quiet")) fmt::print(stderr, "{}", kHelp);
+  return Talk(conversation, *scheduler, terminal);
 }
 
 }  // namespace

@@ -17,19 +17,12 @@ using engine::Answer;
 using engine::Answers;
 using engine::Finish;
 
-void Print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
-std::string Dump(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
+constexpr const char* kPromptHint = "prompt='…', prompt=@FILE or text on stdin";
 
 // prompt='…', prompt=@FILE, or standard input; MaxText's key and its default when the model came its way.
 std::string PromptText(const Args& args, const GenerationWords& words) {
   std::string text;
-  if (args.Has("prompt") || words.settings.IsGiven("prompt") || !words.positional) {
+  if (args.Has("prompt") || words.settings.IsAskedFor("prompt") || !words.positional) {
     text = args.Text("prompt", words.settings.Text("prompt"));
     if (text.size() > 1 && text[0] == '@') {
       const MappedFile file(text.substr(1));
@@ -40,7 +33,7 @@ std::string PromptText(const Args& args, const GenerationWords& words) {
     if (text.ends_with('\n')) text.pop_back();  // echo's and the editor's, not the writer's
   }
   if (text.empty()) {
-    throw Error(ErrorCode::kUsage, "prompt is empty", "prompt='…', prompt=@FILE or text on stdin");
+    throw Error(ErrorCode::kUsage, "prompt is empty", kPromptHint);
   }
   return text;
 }
@@ -61,16 +54,16 @@ void PrintJsonEnd(const Answers& answers, const engine::ServingModel& model) {
                                    {"finish_reason", NameOf(answer.finish)}};
     if (!answer.logprobs.empty()) line["logprobs"] = Logprobs(answer.logprobs);
     if (!answer.error.empty()) line["error"] = answer.error;
-    Print(Dump(line));
+    Print(JsonLine(line));
   }
   const engine::Usage& usage = answers.usage;
-  Print(Dump({{"event", "done"},
-              {"model", model.info().id},
-              {"fingerprint", model.info().fingerprint},
-              {"prompt_tokens", usage.prompt_tokens},
-              {"completion_tokens", usage.completion_tokens},
-              {"prefill_seconds", usage.prefill_seconds},
-              {"decode_seconds", usage.decode_seconds}}));
+  Print(JsonLine({{"event", "done"},
+                  {"model", model.info().id},
+                  {"fingerprint", model.info().fingerprint},
+                  {"prompt_tokens", usage.prompt_tokens},
+                  {"completion_tokens", usage.completion_tokens},
+                  {"prefill_seconds", usage.prefill_seconds},
+                  {"decode_seconds", usage.decode_seconds}}));
 }
 
 engine::Request MakeRequest(const Args& args, const GenerationWords& words, const engine::ServingModel& model,
@@ -89,15 +82,35 @@ engine::Request MakeRequest(const Args& args, const GenerationWords& words, cons
   return request;
 }
 
+// What would otherwise do nothing without a word.
+void PrintNotes(const Args& args, const GenerationWords& words, const engine::Request& request) {
+  if (args.Switch("quiet")) return;
+  const std::string idle = IdleSamplingNote(args, request.sampling);
+  if (!idle.empty()) fmt::print(stderr, "note: {}\n", idle);
+  if (request.top_logprobs >= 0 && !args.Switch("json")) {
+    fmt::print(stderr, "note: return_log_prob=true ({}) shows with --json only\n",
+               words.settings.OriginOf("return_log_prob"));
+  }
+}
+
+// The texts that were not streamed, each on a line of its own.
+void PrintTexts(const Answers& answers, const std::string& prompt, bool positional) {
+  for (const Answer& answer : answers.samples) {
+    if (answer.text.empty() && answer.finish == Finish::kError) continue;
+    Print(positional ? answer.text + "\n" : fmt::format("Input `{}` -> `{}`\n", prompt, answer.text));
+  }
+}
+
 int Finished(const Args& args, const GenerationWords& words, const Answers& answers) {
-  const Answer& first = answers.samples[0];
-  ThrowIfFailed(first);
-  if (!args.Switch("quiet")) fmt::print(stderr, "{}\n", SpeedLine(answers.usage, first.finish));
-  if (first.finish == Finish::kCancelled) return 130;
+  ThrowIfFailed(answers);
+  const Finish finish = FinishOf(answers);
+  if (!args.Switch("quiet")) fmt::print(stderr, "{}\n", SpeedLine(answers.usage, finish));
+  if (finish == Finish::kCancelled) return 130;
   const std::string expected = words.settings.Text("autoregressive_decode_assert");
-  if (!expected.empty() && first.text != expected) {
+  const std::string& found = answers.samples[0].text;
+  if (!expected.empty() && found != expected) {
     throw Error(ErrorCode::kCheck, "the text is not that of autoregressive_decode_assert",
-                fmt::format("expected '{}'\n  found '{}'", expected, first.text));
+                fmt::format("expected '{}'\n  found '{}'", expected, found));
   }
   return 0;
 }
@@ -105,20 +118,24 @@ int Finished(const Args& args, const GenerationWords& words, const Answers& answ
 int Run(const Args& args) {
   const GenerationWords words = ReadGenerationWords(args);
   const bool unprompted = args.Switch("unprompted");
+  if (unprompted && args.Has("prompt")) ThrowUsage("--unprompted and prompt= are given: choose one");
   const std::string text = unprompted ? "" : PromptText(args, words);
   const int64_t samples = args.Int("n", 1, 1, 8);
   const auto model = OpenForGeneration(args, words, samples);
   std::vector<int32_t> prompt = model->EncodePrompt(text);
-  if (prompt.empty()) ThrowUsage("--unprompted needs a tokenizer with a token that begins a text");
+  if (prompt.empty() && unprompted) ThrowUsage("--unprompted needs a tokenizer with a token that begins a text");
+  if (prompt.empty()) {
+    throw Error(ErrorCode::kUsage, "prompt is empty",
+                fmt::format("{}\nthe tokenizer has no token for any of its {} bytes", kPromptHint, text.size()));
+  }
   const engine::Request request = MakeRequest(args, words, *model, std::move(prompt));
+  PrintNotes(args, words, request);
   const auto scheduler = model->Start();
   const InterruptGuard guard;
   const bool json = args.Switch("json"), streams = !json && samples == 1 && words.positional;
   const Answers answers = Generate(*scheduler, request, [&](const engine::Event& event) {
     if (streams) Print(event.text);
-    if (json && !event.text.empty()) {
-      Print(Dump({{"event", "text"}, {"sample", event.sample}, {"text", event.text}, {"tokens", event.tokens}}));
-    }
+    if (json) Print(TextEventLine(event));
   });
   if (json) {
     PrintJsonEnd(answers, *model);
@@ -127,9 +144,7 @@ int Run(const Args& args) {
     const bool nothing = answer.text.empty() && answer.finish == Finish::kError;
     if (!nothing && !answer.text.ends_with('\n')) Print("\n");
   } else {
-    for (const Answer& answer : answers.samples) {
-      Print(words.positional ? answer.text + "\n" : fmt::format("Input `{}` -> `{}`\n", text, answer.text));
-    }
+    PrintTexts(answers, text, words.positional);
   }
   return Finished(args, words, answers);
 }
@@ -148,7 +163,8 @@ VerbSpec GenerateVerb() {
           .details =
               "MODEL is a checkpoint of a run, a converted model, a Hugging Face folder, a GGUF or llama2.c file.\n"
               "quantization=NAME quantizes it on load, with the bits of the converted file. Without sampling options\n"
-              "the model's generation_config.json counts, else the most likely token is taken. MaxText's keys work:\n"
+              "the model's generation_config.json counts, else the most likely token is taken; top_k, top_p or min_p\n"
+              "alone mean temperature=1 then. MaxText's keys work:\n"
               "load_parameters_path=MODEL in place of MODEL prints its line Input `…` -> `…`, and\n"
               "decode_sampling_strategy, max_target_length, quantize_kvcache and the others mean the same.\n"
               "  octavo generate out/x-int8 prompt='I love to' max_target_length=64\n"

@@ -7,8 +7,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdio>
 #include <deque>
 #include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "octavo/base/error.h"
 #include "octavo/engine/validate.h"
@@ -33,6 +35,8 @@ double Number(const Args& args, std::string_view name, double otherwise) {
   if (problem != std::errc() || end != text.data() + text.size()) ThrowUsage("{}='{}': expected a number", name, text);
   return value;
 }
+
+constexpr const char* kDrawing[] = {"top_k", "top_p", "min_p"};  // of no use without draws
 
 bool IsConfig(const std::string& word) { return word.ends_with(".yml") || word.ends_with(".yaml"); }
 
@@ -73,6 +77,13 @@ std::unique_ptr<engine::ServingModel> OpenForGeneration(const Args& args, const 
   if (args.Has("stop")) choices.stop = {args.Text("stop", "")};
   if (args.Has("max_tokens")) args.Int("max_tokens", 0, 0, INT32_MAX);
   engine::ValidateChoices(choices);
+  const std::string adapter = words.settings.Text("hf_lora_adapter_path");
+  if (args.Has("adapter") && !adapter.empty()) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("adapter={} and hf_lora_adapter_path={} ({}): one adapter at a time",
+                            args.Text("adapter", ""), adapter, words.settings.OriginOf("hf_lora_adapter_path")),
+                "give one of them; hf_lora_adapter_path= without a value takes back the config's");
+  }
   const quant::RecipeChoice recipe = quant::ChooseRecipe(words.settings);
   engine::ServingOptions options = engine::ServingOptionsFrom(words.settings, recipe, words.model);
   options.slots = slots;
@@ -91,14 +102,18 @@ std::unique_ptr<engine::ServingModel> OpenForGeneration(const Args& args, const 
 Sampling SamplingFrom(const Args& args, const Settings& settings, const engine::GenerationDefaults& defaults,
                       const Sampling& otherwise) {
   Sampling sampling = defaults.given ? defaults.sampling : otherwise;
+  bool chosen = defaults.given || args.Has("temperature");
   for (const char* key : {"decode_sampling_strategy", "decode_sampling_nucleus_p", "decode_sampling_top_k",
                           "decode_sampling_temperature"}) {
-    if (!settings.IsGiven(key)) continue;
+    if (!settings.IsAskedFor(key)) continue;
+    chosen = true;
     sampling = engine::SamplingOfStrategy(
         settings.Text("decode_sampling_strategy"), settings.Int("decode_sampling_top_k"),
         settings.Number("decode_sampling_nucleus_p"), settings.Number("decode_sampling_temperature"));
     break;
   }
+  const bool draws = std::ranges::any_of(kDrawing, [&](const char* name) { return args.Has(name); });
+  if (!chosen && draws && sampling.temperature == 0) sampling.temperature = 1;
   sampling.temperature = Number(args, "temperature", sampling.temperature);
   sampling.top_k = args.Int("top_k", sampling.top_k, 0, INT32_MAX);
   sampling.top_p = Number(args, "top_p", sampling.top_p);
@@ -108,11 +123,20 @@ Sampling SamplingFrom(const Args& args, const Settings& settings, const engine::
   return sampling;
 }
 
+std::string IdleSamplingNote(const Args& args, const Sampling& sampling) {
+  std::vector<std::string> idle;
+  for (const char* name : kDrawing) {
+    if (args.Has(name)) idle.emplace_back(name);
+  }
+  if (sampling.temperature != 0 || idle.empty()) return "";
+  return fmt::format("temperature is 0, the most likely token is always taken: no effect of {}", fmt::join(idle, ", "));
+}
+
 int64_t MaxNewTokens(const Args& args, const Settings& settings, const engine::ServingModel& model, int64_t prompt) {
   constexpr int64_t kDefault = 256;
   const int64_t room = std::max<int64_t>(model.context_length() - prompt, 0);
   if (args.Has("max_tokens")) return args.Int("max_tokens", 0, 0, INT32_MAX);
-  if (settings.IsGiven("max_target_length")) return std::max<int64_t>(room, 1);
+  if (settings.IsAskedFor("max_target_length")) return std::max<int64_t>(room, 1);
   return std::max<int64_t>(1, std::min(room, model.defaults().max_new_tokens.value_or(kDefault)));
 }
 
@@ -174,9 +198,37 @@ engine::Answers Generate(engine::Service& service, const engine::Request& reques
   }
 }
 
-void ThrowIfFailed(const engine::Answer& answer) {
-  if (answer.finish != engine::Finish::kError) return;
-  throw Error(answer.error_code == "nan_logits" ? ErrorCode::kNumbers : ErrorCode::kJob, answer.error);
+void ThrowIfFailed(const engine::Answers& answers) {
+  for (size_t i = 0; i < answers.samples.size(); ++i) {
+    const engine::Answer& answer = answers.samples[i];
+    if (answer.finish != engine::Finish::kError) continue;
+    throw Error(answer.error_code == "nan_logits" ? ErrorCode::kNumbers : ErrorCode::kJob,
+                answers.samples.size() > 1 ? fmt::format("sample {}: {}", i, answer.error) : answer.error);
+  }
+}
+
+engine::Finish FinishOf(const engine::Answers& answers) {
+  using engine::Finish;
+  for (const Finish finish : {Finish::kError, Finish::kCancelled, Finish::kLength}) {
+    if (std::ranges::any_of(answers.samples, [&](const engine::Answer& one) { return one.finish == finish; })) {
+      return finish;
+    }
+  }
+  return Finish::kStop;
+}
+
+std::string TextEventLine(const engine::Event& event) {
+  if (event.text.empty()) return "";
+  return JsonLine({{"event", "text"}, {"sample", event.sample}, {"text", event.text}, {"tokens", event.tokens}});
+}
+
+void Print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::string JsonLine(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::string SpeedLine(const engine::Usage& usage, engine::Finish finish) {

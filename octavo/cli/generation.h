@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "octavo/cli/args.h"
@@ -32,9 +34,13 @@ inline constexpr const char* kAdapter = "adapter";
 std::unique_ptr<engine::ServingModel> OpenForGeneration(const Args& args, const GenerationWords& words, int64_t slots);
 
 // generation_config.json of the model, or `otherwise` when it has none; over it MaxText's decode_sampling_* keys if any
-// was given; over these the options temperature, top_k, top_p, min_p, repetition_penalty, seed.
+// was asked for; over these the options temperature, top_k, top_p, min_p, repetition_penalty, seed. Who names top_k,
+// top_p or min_p wants draws: where nobody chose a temperature and `otherwise` is greedy, it is 1 then.
 engine::Sampling SamplingFrom(const Args& args, const Settings& settings, const engine::GenerationDefaults& defaults,
                               const engine::Sampling& otherwise);
+
+// What of top_k, top_p and min_p was given and does nothing, because the temperature is 0; empty: nothing.
+std::string IdleSamplingNote(const Args& args, const engine::Sampling& sampling);
 
 // How many tokens to ask for: max_tokens, or what max_target_length leaves, or the model's own wish, or 256; never more
 // than the context has room for unless the user named the number.
@@ -57,8 +63,19 @@ class InterruptGuard {
 engine::Answers Generate(engine::Service& service, const engine::Request& request,
                          const std::function<void(const engine::Event&)>& show);
 
-// An answer that ended in an error as that error: exit code 4 for numbers that broke, else 1.
-void ThrowIfFailed(const engine::Answer& answer);
+// A sample that ended in an error as that error, named by its number where there are several: exit code 4 for numbers
+// that broke, else 1.
+void ThrowIfFailed(const engine::Answers& answers);
+
+// How a request with several samples ended: with an error, an interrupt or for its length if any of them did.
+engine::Finish FinishOf(const engine::Answers& answers);
+
+// {"event":"text","sample":0,"text":"…","tokens":[…]} for an event that has text, and the end of a line.
+std::string TextEventLine(const engine::Event& event);
+
+// To stdout at once. JsonLine: on one line, what is no UTF-8 replaced.
+void Print(std::string_view text);
+std::string JsonLine(const nlohmann::ordered_json& json);
 
 // "prompt 12 tokens, 3 cached, 0.05 s, 240 tok/s   generated 64 tokens, 0.61 s, 105 tok/s   length".
 std::string SpeedLine(const engine::Usage& usage, engine::Finish finish);
