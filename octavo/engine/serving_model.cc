@@ -10,6 +10,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/engine/kv_memory.h"
+#include "octavo/engine/model_tokenizer.h"
 #include "octavo/engine/pack_weights.h"
 #include "octavo/numerics/format.h"
 #include "octavo/quant/kv_quant.h"
@@ -102,24 +103,14 @@ ServingModel::ServingModel(const ServingOptions& options, weights::StoredModel s
 
 void ServingModel::OpenTokenizer() {
   namespace fs = std::filesystem;
-  std::string path = options_.tokenizer_path;
-  if (path.empty()) path = stored_.tokenizer.string();
-  if (path.empty() && !stored_.config_text.empty()) {  // a run knows the tokenizer of its data
-    path = Settings::FromText(stored_.config_text, "config.yml of the checkpoint").Text("tokenizer_path");
-  }
-  std::error_code ignored;
+  const std::string path = options_.tokenizer_path.empty() ? TokenizerPathOf(stored_) : options_.tokenizer_path;
   if (path.empty()) {
     throw Error(ErrorCode::kFile,
                 fmt::format("no tokenizer.json, tokenizer.model or tiktoken file beside {}", stored_.path.string()),
                 "tokenizer_path=FILE, or tokenizer_path=bytes for a model of bytes");
   }
-  tokenizer_ = text::LoadTokenizer(path);
-  if (tokenizer_->vocabulary_size() > stored_.config.vocab_size) {
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("{} has {} tokens, the model {}", path, tokenizer_->vocabulary_size(), stored_.config.vocab_size),
-        "this is the tokenizer of another model; tokenizer_path=…");
-  }
+  tokenizer_ = engine::OpenTokenizer(path, stored_.config.vocab_size);
+  std::error_code ignored;
   const fs::path folder = fs::is_directory(stored_.path, ignored) ? stored_.path : stored_.path.parent_path();
   defaults_ = ReadGenerationConfig(folder);
   std::erase_if(defaults_.end_ids, [&](int32_t id) { return id >= stored_.config.vocab_size; });
@@ -200,10 +191,7 @@ void ServingModel::Load() {
 }
 
 std::vector<int32_t> ServingModel::EncodePrompt(std::string_view text) const {
-  std::vector<int32_t> ids = tokenizer_->Encode(text, {.add_special = true, .parse_special = false});
-  const auto& eos = tokenizer_->roles().eos;
-  if (ids.size() > 1 && eos && ids.back() == *eos) ids.pop_back();
-  return ids;
+  return engine::EncodePrompt(*tokenizer_, text);
 }
 
 std::unique_ptr<Scheduler> ServingModel::Start() {
