@@ -26,12 +26,12 @@ GenerationDefaults ParseGenerationConfig(std::string_view json, std::string_view
   const text::JsonValue config = text::ParseJson(json, name);
   if (!config.IsObject()) ThrowFile("{}: expected an object", name);
   GenerationDefaults defaults;
-  defaults.given = true;
   Sampling& sampling = defaults.sampling;
   const auto where = [&](std::string_view key) { return fmt::format("{}: {}", name, key); };
   const auto number = [&](std::string_view key, double low, double high, double& into) {
     if (const text::JsonValue* value = config.Find(key)) into = NumberIn(*value, where(key), low, high);
   };
+  const auto names = [&](std::string_view key) { return config.Find(key) != nullptr; };
   number("temperature", 0, 1e6, sampling.temperature);
   number("top_p", 0, 1, sampling.top_p);
   // 0 keeps the most likely token, as any number too small to be passed does.
@@ -42,7 +42,11 @@ GenerationDefaults ParseGenerationConfig(std::string_view json, std::string_view
   if (const text::JsonValue* value = config.Find("max_new_tokens")) {
     defaults.max_new_tokens = value->Int(where("max_new_tokens"), 0, kMostTokens);
   }
-  if (!config.BoolOr("do_sample", true, name)) sampling.temperature = 0;
+  // Without do_sample, files that say how to draw mean it: servers draw so whatever the flag says. What is left, a
+  // penalty alone, is no reason to draw, and Hugging Face's default takes the most likely token.
+  const bool says_how = names("temperature") || names("top_p") || names("top_k") || names("min_p");
+  defaults.given = says_how || names("repetition_penalty") || names("do_sample");
+  if (defaults.given && !config.BoolOr("do_sample", says_how, name)) sampling.temperature = 0;
   if (const text::JsonValue* value = config.Find("eos_token_id")) {
     const auto add = [&](const text::JsonValue& id) {
       defaults.end_ids.push_back(static_cast<int32_t>(id.Int(where("eos_token_id"), 0, kMostTokens - 1)));
