@@ -149,7 +149,7 @@ TEST(Validate, SaysBothNumbers) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   refused("prompt", "prompt is empty", [](Request& r) { r.prompt.clear(); });
   refused("prompt", "prompt has 16 tokens, the model takes 16", [](Request& r) { r.prompt.resize(16); });
-  refused("prompt", "the model allows 32", [](Request& r) { r.prompt.resize(17); });
+  refused("prompt", "(max_position_embeddings 32)", [](Request& r) { r.prompt.resize(17); });
   refused("prompt", "token 100, the model has tokens 0 … 99", [](Request& r) { r.prompt[1] = 100; });
   refused("prompt", "token -1", [](Request& r) { r.prompt[1] = -1; });
   refused("max_new_tokens", "ask for at most 13", [](Request& r) { r.max_new_tokens = 14; });

@@ -24,6 +24,16 @@ void CheckToken(const char* param, int32_t id, const RequestLimits& limits) {
   }
 }
 
+std::string HowToFit(const RequestLimits& limits) {
+  if (limits.max_position_embeddings == 0) return "shorten it, or raise max_target_length if the model allows";
+  if (limits.max_position_embeddings > limits.context_length) {
+    return fmt::format("shorten it, or raise max_target_length if the model allows (max_position_embeddings {})",
+                       limits.max_position_embeddings);
+  }
+  return fmt::format("shorten it; the model allows no larger max_target_length (max_position_embeddings {})",
+                     limits.max_position_embeddings);
+}
+
 void CheckLength(const Request& request, const RequestLimits& limits) {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   if (prompt == 0) {
@@ -34,13 +44,10 @@ void CheckLength(const Request& request, const RequestLimits& limits) {
   // A prompt that fills the context leaves no room for even one token.
   const int64_t room = limits.context_length - (request.max_new_tokens > 0 ? 1 : 0);
   if (prompt > room) {
-    const int64_t allowed = std::max(limits.max_position_embeddings, limits.context_length);
-    throw RequestError(
-        "prompt", "context_length_exceeded",
-        fmt::format("prompt has {} tokens, the model takes {}", prompt, limits.context_length),
-        allowed > limits.context_length
-            ? fmt::format("shorten it, or raise max_target_length (the model allows {})", allowed)
-            : fmt::format("shorten it; max_target_length cannot be raised: max_position_embeddings is {}", allowed));
+    throw RequestError("prompt", "context_length_exceeded",
+                       fmt::format("prompt has {} tokens, the model takes {}{}", prompt, limits.context_length,
+                                   prompt > limits.context_length ? "" : " together with the answer"),
+                       HowToFit(limits));
   }
   if (request.max_new_tokens > limits.context_length - prompt) {
     throw RequestError("max_new_tokens", "context_length_exceeded",

@@ -24,7 +24,7 @@ class RequestError : public Error {
 
 struct RequestLimits {
   int64_t context_length = 0, vocabulary_size = 0;
-  int64_t max_position_embeddings = 0;  // what the model allows at most; 0: as context_length. Only for the message.
+  int64_t max_position_embeddings = 0;  // what the model allows at most; 0: not known. Only for the message.
 };
 
 inline constexpr int kMaxSamples = 8, kMaxTopLogprobs = 20;
