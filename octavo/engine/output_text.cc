@@ -50,7 +50,8 @@ bool OutputText::Decide(bool at_end, bool wants_logprobs, bool may_stop, Event& 
   const std::string* found = nullptr;
   for (const std::string& stop : stop_) {
     if (!may_stop) break;
-    const size_t begin = text_.find(stop);
+    size_t begin = text_.find(stop);
+    while (begin != std::string::npos && begin + stop.size() <= uncounted_) begin = text_.find(stop, begin + 1);
     if (begin == std::string::npos) continue;
     const size_t end = begin + stop.size();
     if (end < found_end || (end == found_end && begin < found_begin)) {
@@ -68,6 +69,7 @@ bool OutputText::Decide(bool at_end, bool wants_logprobs, bool may_stop, Event& 
     held_.clear();
     return true;
   }
+  if (!may_stop) uncounted_ = text_.size();
   const size_t decided = at_end ? text_.size() : text_.size() - Undecided(text_, stop_);
   size_t count = 0;
   while (count < held_.size() && held_[count].end <= decided) ++count;
@@ -80,6 +82,7 @@ bool OutputText::Decide(bool at_end, bool wants_logprobs, bool may_stop, Event& 
 void OutputText::Give(size_t tokens, size_t bytes, bool wants_logprobs, Event& event) {
   event.text.append(text_, 0, bytes);
   text_.erase(0, bytes);
+  uncounted_ -= std::min(bytes, uncounted_);
   for (size_t i = 0; i < tokens; ++i) {
     event.tokens.push_back(held_[i].token.token);
     if (wants_logprobs) event.logprobs.push_back(std::move(held_[i].token));

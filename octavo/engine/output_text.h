@@ -39,7 +39,8 @@ class OutputText {
 
   text::StreamDecoder decoder_;
   std::vector<std::string> stop_;
-  std::string text_;  // not given yet
+  std::string text_;      // not given yet
+  size_t uncounted_ = 0;  // of text_: stop strings that end in here came too early
   std::vector<Held> held_;
 };
 
