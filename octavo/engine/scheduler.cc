@@ -84,11 +84,6 @@ std::unique_ptr<Job> Scheduler::MakeJob(Request request, Listener listener) cons
   return job;
 }
 
-// Time until a slot is free for one more: those before it leave one after the other. Between 1 and 60 seconds.
-double Scheduler::PredictedWait() const {
-  return std::clamp(seconds_per_request_ * static_cast<double>(waiting_.size() + 1), 1.0, 60.0);
-}
-
 std::vector<RequestId> Scheduler::SubmitAll(std::vector<Submission> submissions) {
   const auto count = static_cast<int64_t>(submissions.size());
   const int64_t places = options_.max_queue + options_.batch.slots;
@@ -107,15 +102,16 @@ std::vector<RequestId> Scheduler::SubmitAll(std::vector<Submission> submissions)
     jobs.push_back(MakeJob(std::move(one.request), std::move(one.listener)));
   }
   const std::lock_guard lock(mutex_);
-  if (stopping_) throw Busy("the server is stopping", PredictedWait(), true);
+  if (stopping_) throw Busy("the server is stopping", wait_.Seconds(waiting_.size()), true);
   // Whoever finds a free slot does not wait, though he is in the queue until the next step begins.
   if (open_.load(std::memory_order_relaxed) + count > places) {
     throw Busy(fmt::format("{} requests are running or waiting, at most {} are taken",
                            open_.load(std::memory_order_relaxed), places),
-               PredictedWait(), false);
+               wait_.Seconds(waiting_.size()), false);
   }
-  open_.fetch_add(count, std::memory_order_relaxed);
   std::vector<RequestId> ids;
+  ids.reserve(jobs.size());
+  open_.fetch_add(count, std::memory_order_relaxed);
   for (std::unique_ptr<Job>& job : jobs) {
     ids.push_back(job->id = next_id_++);
     waiting_.Push(std::move(job));
@@ -217,11 +213,8 @@ void Scheduler::Publish(double seconds) {
   if (seconds > 0)
     stats_.seconds_per_step += (stats_.seconds_per_step == 0 ? 1 : kNew) * (seconds - stats_.seconds_per_step);
   const int64_t ended = counts.finished + counts.failed + counts.cancelled;
-  const auto now = Clock::now();
-  for (; requests_ended_ < ended; ++requests_ended_) {
-    seconds_per_request_ += kNew * (SecondsBetween(last_end_, now) - seconds_per_request_);
-    last_end_ = now;
-  }
+  wait_.Ended(ended - requests_ended_, Clock::now());
+  requests_ended_ = ended;
 }
 
 void Scheduler::Loop() {
@@ -234,6 +227,7 @@ void Scheduler::Loop() {
     });
     if (ended_) return;
     busy_ = true;
+    if (batcher_.empty()) wait_.Idle(Clock::now());
     TakeCancelled(lock);
     TakeWaiting();
     double seconds = 0;
@@ -247,8 +241,6 @@ void Scheduler::Loop() {
       batcher_.Deliver();
       seconds = SecondsBetween(start, Clock::now());
       lock.lock();
-    } else if (requests_ended_ == 0) {
-      last_end_ = Clock::now();
     }
     Publish(seconds);
     busy_ = !batcher_.empty();

@@ -17,6 +17,7 @@
 #include "octavo/engine/batcher.h"
 #include "octavo/engine/fair_queue.h"
 #include "octavo/engine/service.h"
+#include "octavo/engine/wait_estimate.h"
 
 namespace octavo::engine {
 
@@ -35,7 +36,7 @@ class AdapterNames {
 struct SchedulerOptions {
   ModelInfo model;                      // as Models() gives it
   std::vector<int32_t> end_ids;         // of the model: what ends a text
-  int64_t max_position_embeddings = 0;  // for messages; 0: as the runner's context
+  int64_t max_position_embeddings = 0;  // for messages; 0: not known
   int64_t max_queue = 256;
   BatcherOptions batch;
 };
@@ -61,7 +62,6 @@ class Scheduler : public Service {
 
  private:
   std::unique_ptr<Job> MakeJob(Request request, Listener listener) const;
-  double PredictedWait() const;
   void Loop();
   void TakeCancelled(std::unique_lock<std::mutex>& lock);
   void TakeWaiting();
@@ -79,10 +79,9 @@ class Scheduler : public Service {
   std::unordered_set<RequestId> cancelled_;
   ServiceStats stats_;
   RequestId next_id_ = 1;
-  std::atomic<int64_t> open_ = 0;   // requests taken and not done
-  double seconds_per_request_ = 0;  // of late
+  std::atomic<int64_t> open_ = 0;  // requests taken and not done
+  WaitEstimate wait_;
   int64_t requests_ended_ = 0, cancelled_running_ = 0;
-  Clock::time_point last_end_ = Clock::now();
   bool paused_ = false, stopping_ = false, cancel_all_ = false, ended_ = false, busy_ = false;
 
   Batcher batcher_;  // the engine thread's
