@@ -22,6 +22,7 @@ struct FakeRunnerOptions {
   int32_t eos = 257;        // likely about every 16th token
   int32_t nan_token = -1;   // a sequence that holds it has NaN logits
   int32_t bomb_token = -1;  // running it is an error of the whole step
+  int32_t shut_token = -1;  // a prompt that holds it cannot be opened
 };
 
 class FakeRunner : public Runner {
@@ -39,6 +40,7 @@ class FakeRunner : public Runner {
   }
 
   SequenceId Open(std::span<const int32_t> prompt, int adapter, const std::string& scope, int64_t* cached) override {
+    if (std::ranges::find(prompt, options_.shut_token) != prompt.end()) ThrowUsage("shut");
     Sequence sequence;
     sequence.root = std::to_string(adapter) + "/" + scope;
     sequence.hash = Mix(0, adapter);
@@ -81,6 +83,8 @@ class FakeRunner : public Runner {
     }
     largest_step = std::max(largest_step, tokens);
     most_sequences = std::max(most_sequences, std::ssize(work));
+    most_rows = std::max(most_rows, rows);
+    tokens_run += tokens;
     ++steps;
     Tensor logits = Tensor::Empty({rows, options_.vocabulary}, DType::kF32);
     float* row = logits.MutableData<float>();
@@ -107,7 +111,7 @@ class FakeRunner : public Runner {
     return Logits(sequence.tokens, sequence.hash);
   }
   size_t open_sequences() const { return sequences_.size(); }
-  int64_t largest_step = 0, most_sequences = 0, steps = 0;
+  int64_t largest_step = 0, most_sequences = 0, most_rows = 0, tokens_run = 0, steps = 0;
 
  private:
   using Page = std::shared_ptr<void>;  // counts itself in used_
@@ -140,9 +144,11 @@ class FakeRunner : public Runner {
     const bool begins = std::ssize(sequence.tokens) % options_.page_tokens == 0;
     if (!begins && sequence.pages.back().use_count() == 1) return;
     if (*used_ == options_.pages) {
-      const auto idle = std::ranges::find_if(known_, [](const auto& entry) { return entry.second.use_count() == 1; });
-      ASSERT_NE(idle, known_.end()) << "more pages than there are";
-      known_.erase(idle);
+      // As the real one: the end of a prompt is forgotten before its beginning.
+      const auto idle =
+          std::find_if(known_.rbegin(), known_.rend(), [](const auto& entry) { return entry.second.use_count() == 1; });
+      ASSERT_NE(idle, known_.rend()) << "more pages than there are";
+      known_.erase(std::prev(idle.base()));
     }
     ASSERT_LT(std::ssize(sequence.tokens), options_.context);
     ++*used_;

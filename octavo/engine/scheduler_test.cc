@@ -5,11 +5,11 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstring>
 
 #include "octavo/base/rng.h"
 #include "octavo/engine/collector.h"
 #include "octavo/engine/fake_runner.h"
+#include "octavo/engine/scheduler_test_support.h"
 #include "octavo/engine/validate.h"
 #include "octavo/text/json_schema.h"
 #include "octavo/text/vocabulary_bytes.h"
@@ -19,29 +19,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-const text::Tokenizer& Bytes() {
-  static const auto tokenizer = text::MakeByteTokenizer();
-  return *tokenizer;
-}
-
-SchedulerOptions Options(int64_t slots = 8, int64_t step_tokens = 32) {
-  SchedulerOptions options;
-  options.model.id = "fake";
-  options.end_ids = {257};
-  options.batch.slots = slots;
-  options.batch.step_tokens = step_tokens;
-  options.batch.scored_tokens = 5;
-  return options;
-}
-
-Request Ask(std::string_view prompt, int64_t tokens, uint64_t seed = 0) {
-  Request request;
-  request.prompt = Bytes().Encode(prompt);
-  request.max_new_tokens = tokens;
-  request.sampling.seed = seed;
-  return request;
-}
 
 // Requests of every kind, from a seed.
 Request RandomRequest(uint64_t index) {
@@ -64,39 +41,6 @@ Request RandomRequest(uint64_t index) {
   if (pick(2) == 0) request.stop = {"b", "zq"};
   request.cache_scope = std::array{"x", "y"}[pick(2)];
   return request;
-}
-
-void ExpectEqual(const Answers& a, const Answers& b, const std::string& what) {
-  ASSERT_EQ(a.samples.size(), b.samples.size()) << what;
-  const auto bits = [](float value) {
-    uint32_t result;
-    std::memcpy(&result, &value, 4);
-    return result;
-  };
-  for (size_t s = 0; s < a.samples.size(); ++s) {
-    const Answer &x = a.samples[s], &y = b.samples[s];
-    EXPECT_EQ(x.tokens, y.tokens) << what;
-    EXPECT_EQ(x.text, y.text) << what;
-    EXPECT_EQ(x.finish, y.finish) << what;
-    EXPECT_EQ(x.stopped_by, y.stopped_by) << what;
-    ASSERT_EQ(x.logprobs.size(), y.logprobs.size()) << what;
-    for (size_t i = 0; i < x.logprobs.size(); ++i) {
-      EXPECT_EQ(bits(x.logprobs[i].logprob), bits(y.logprobs[i].logprob)) << what;
-      EXPECT_EQ(x.logprobs[i].top, y.logprobs[i].top) << what;
-    }
-    ASSERT_EQ(x.prompt.size(), y.prompt.size()) << what;
-    for (size_t i = 0; i < x.prompt.size(); ++i)
-      EXPECT_EQ(bits(x.prompt[i].logprob), bits(y.prompt[i].logprob)) << what;
-  }
-  EXPECT_EQ(a.usage.completion_tokens, b.usage.completion_tokens) << what;
-}
-
-Answers Alone(const Request& request) {
-  FakeRunner runner;
-  Scheduler scheduler(runner, Bytes(), Options());
-  Collector collector;
-  scheduler.Submit(request, collector.listener());
-  return collector.Wait();
 }
 
 TEST(Scheduler, GreedyIsTheArgMaxOfTheRunner) {
