@@ -32,17 +32,33 @@ int64_t Batcher::PagesOf(const Job& job) const {
   return pages;
 }
 
+// Pages that the jobs under way will take soon: for prompts that are being run, for tokens that are computed again, for
+// the next token of each sample.
+int64_t Batcher::PromisedPages() const {
+  int64_t pages = 0;
+  for (const auto& job : jobs_) {
+    if (!job->forked) {
+      pages += PagesOf(*job) - (job->prompt_open ? runner_.length(job->prompt) / runner_.page_tokens() : 0);
+      continue;
+    }
+    for (const Sample& sample : job->samples) {
+      if (sample.ended) continue;
+      const int64_t done = runner_.length(sample.sequence) - job->prompt_tokens();
+      pages += runner_.PagesFor(sample.sequence, std::ssize(sample.generated) - done);
+    }
+  }
+  return pages;
+}
+
+bool Batcher::Fits(const Job& job) const {
+  auto slots = static_cast<int64_t>(job.samples.size());
+  for (const auto& other : jobs_) slots += static_cast<int64_t>(other->samples.size());
+  return slots <= options_.slots && PagesOf(job) + PromisedPages() <= runner_.free_pages();
+}
+
 bool Batcher::HasRoom(const Job& job) const {
   if (empty()) return true;
-  if (!preempted_.empty()) return false;  // they were here before
-  int64_t slots = 0, promised = 0;
-  for (const auto& other : jobs_) {
-    slots += static_cast<int64_t>(other->samples.size());
-    if (!other->forked)
-      promised += PagesOf(*other) - (other->prompt_open ? runner_.length(other->prompt) / runner_.page_tokens() : 0);
-  }
-  return slots + static_cast<int64_t>(job.request.samples) <= options_.slots &&
-         PagesOf(job) + promised <= runner_.free_pages();
+  return preempted_.empty() && Fits(job);  // those were here before
 }
 
 void Batcher::Admit(std::unique_ptr<Job> job) {
@@ -60,9 +76,10 @@ void Batcher::Admit(std::unique_ptr<Job> job) {
 
 // Opens the prompt's sequence; gives the tokens that other jobs have run already.
 int64_t Batcher::Start(Job& job) {
-  // A prompt that is scored is run from its first token on: nobody else's pages, since those have no logits.
+  // A prompt that is scored is run from its first token on, and again so after it gave its pages back: nobody's pages
+  // are shared, not even its own of before, since those have no logits.
   const bool scores = job.request.prompt_logprobs && !job.prompt_given;
-  const std::string scope = scores ? "scored " + std::to_string(job.id) : "shared " + job.request.cache_scope;
+  const std::string scope = scores ? "scored " + std::to_string(++scored_) : "shared " + job.request.cache_scope;
   int64_t cached = 0;
   job.prompt = runner_.Open(job.request.prompt, job.adapter, scope, &cached);
   job.prompt_open = true;
@@ -74,11 +91,7 @@ int64_t Batcher::Start(Job& job) {
 void Batcher::Resume() {
   while (!preempted_.empty()) {
     Job& job = *preempted_.front();
-    int64_t slots = 0;
-    for (const auto& other : jobs_) slots += static_cast<int64_t>(other->samples.size());
-    const bool fits =
-        slots + static_cast<int64_t>(job.samples.size()) <= options_.slots && PagesOf(job) <= runner_.free_pages();
-    if (!fits && !jobs_.empty()) return;
+    if (!jobs_.empty() && !Fits(job)) return;
     Start(job);
     // It is older than some that run now; order is by age.
     auto at = std::ranges::find_if(jobs_, [&](const auto& other) { return other->id > job.id; });
@@ -102,6 +115,7 @@ void Batcher::Preempt(Jobs::iterator victim) {
     if (item.job != &job) return false;
     reserved_ -= item.pages;
     budget_ += std::ssize(item.work.tokens);
+    if (item.work.all_logits) scored_left_ += std::ssize(item.work.tokens);
     return true;
   });
   Release(job);
@@ -115,37 +129,25 @@ void Batcher::Add(Job& job, int sample, SequenceId sequence, std::span<const int
   Item item{&job, sample, {sequence, tokens, all, last}, runner_.PagesFor(sequence, std::ssize(tokens)), 0, 0, ""};
   reserved_ += item.pages;
   budget_ -= std::ssize(tokens);
+  if (all) scored_left_ -= std::ssize(tokens);
   item.rows = all ? std::ssize(tokens) : last ? 1 : 0;
   items_.push_back(std::move(item));
 }
 
-// One row for each sample that decodes. False when the job itself had to give its pages back.
-bool Batcher::AddDecoding(Job& job) {
+// One row for each sample that decodes.
+void Batcher::AddDecoding(Job& job) {
   for (size_t i = 0; i < job.samples.size(); ++i) {
     Sample& sample = job.samples[i];
     if (sample.ended || budget_ == 0) continue;
     const int64_t done = runner_.length(sample.sequence) - job.prompt_tokens();
     const auto tokens = std::span<const int32_t>(sample.generated).subspan(static_cast<size_t>(done));
     if (tokens.size() != 1) continue;
-    bool waits = false;
-    while (runner_.PagesFor(sample.sequence, 1) > runner_.free_pages() - reserved_) {
-      const auto youngest = std::prev(jobs_.end());
-      if (jobs_.size() == 1 && !items_.empty()) {
-        // Samples that still share a page each want their own copy; the last one keeps it, a step later.
-        waits = true;
-        break;
-      }
-      if (jobs_.size() == 1) {  // Submit lets no job in that does not fit alone
-        Fail(job, "the cache has no page left for this request alone", "cache_full");
-        return false;
-      }
-      const bool itself = youngest->get() == &job;
-      Preempt(youngest);
-      if (itself) return false;
-    }
-    if (!waits) Add(job, static_cast<int>(i), sample.sequence, tokens, false, true);
+    const auto fits = [&] { return runner_.PagesFor(sample.sequence, 1) <= runner_.free_pages() - reserved_; };
+    while (!fits() && jobs_.back().get() != &job) Preempt(std::prev(jobs_.end()));
+    // The youngest job keeps what it has: to compute it again would cost more than to wait until an older one ends, or
+    // takes the pages. Samples that still share a page each want a copy of it; the last one keeps it, a step later.
+    if (fits()) Add(job, static_cast<int>(i), sample.sequence, tokens, false, true);
   }
-  return true;
 }
 
 // As many of `tokens` as rows and pages are left for.
@@ -161,7 +163,7 @@ void Batcher::AddPrefill(Job& job) {
   if (!job.forked) {
     const bool scores = job.request.prompt_logprobs && !job.prompt_given;
     const int64_t done = runner_.length(job.prompt), left = job.prompt_tokens() - done;
-    const int64_t count = Fitting(job.prompt, scores ? std::min(left, options_.scored_tokens) : left);
+    const int64_t count = Fitting(job.prompt, scores ? std::min(left, scored_left_) : left);
     if (count == 0) return;
     bool draws = false;
     for (const Sample& sample : job.samples) draws |= !sample.ended && sample.generated.empty();
@@ -188,11 +190,11 @@ void Batcher::Compose() {
   items_.clear();
   reserved_ = 0;
   budget_ = options_.step_tokens;
-  // Those that are preempted meanwhile stand behind the one that needs their pages, or are itself the last.
+  scored_left_ = options_.scored_tokens;
+  // Those that are preempted meanwhile stand behind the one that needs their pages.
   for (auto at = jobs_.begin(); at != jobs_.end(); ++at) {
-    if ((*at)->forked && !AddDecoding(**at)) break;
+    if ((*at)->forked) AddDecoding(**at);
   }
-  Sweep();
   // Every row of a prompt is felt by the streams that run: beside them prompts get two rows for each of theirs, so that
   // a step takes no more than about three times as long, and never more than half of a step. Few rows are nearly free.
   if (const auto streams = static_cast<int64_t>(items_.size()); streams > 0) {

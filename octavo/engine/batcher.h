@@ -1,7 +1,8 @@
 // What runs now: composes each step from the jobs that are under way, runs it, and hands out the tokens. Decoding
-// samples come first, one row each; prompts fill the rest of the step in chunks, the oldest job first. When pages run
-// out the youngest job gives its own back and is computed again later, with the same bits. Used by the scheduler on the
-// engine's thread; knows no queue and no lock.
+// samples come first, one row each; then prompts in chunks, the oldest job first: alone they take the whole step,
+// beside samples that decode two rows for each of those (32 at least, half of a step at most). When pages run out the
+// youngest job gives its own back and is computed again later, with the same bits; who is the youngest waits. Used by
+// the scheduler on the engine's thread; knows no queue and no lock.
 #pragma once
 
 #include <cstdint>
@@ -68,10 +69,12 @@ class Batcher {
   };
 
   int64_t PagesOf(const Job& job) const;
+  int64_t PromisedPages() const;
+  bool Fits(const Job& job) const;
   void Resume();
   int64_t Start(Job& job);
   void Compose();
-  bool AddDecoding(Job& job);
+  void AddDecoding(Job& job);
   void AddPrefill(Job& job);
   int64_t Fitting(SequenceId sequence, int64_t tokens) const;
   void Add(Job& job, int sample, SequenceId sequence, std::span<const int32_t> tokens, bool all, bool last);
@@ -96,7 +99,9 @@ class Batcher {
   const BatcherOptions options_;
   Jobs jobs_, preempted_;  // oldest first
   std::vector<Item> items_;
-  int64_t reserved_ = 0, budget_ = 0;  // pages and rows of the step so far
+  int64_t reserved_ = 0;                  // pages of the step so far
+  int64_t budget_ = 0, scored_left_ = 0;  // rows that it may still take, and those whose logits are all wanted
+  int64_t scored_ = 0;                    // prompts begun to be scored
   Tensor logits_;
   SamplerScratch scratch_;
   std::vector<uint32_t> mask_;
