@@ -63,15 +63,28 @@ bool Batcher::HasRoom(const Job& job) const {
 
 void Batcher::Admit(std::unique_ptr<Job> job) {
   const auto now = Clock::now();
-  job->was_admitted = true;
   job->admitted = now;
   job->usage.prompt_tokens = job->prompt_tokens();
   job->usage.queue_seconds = SecondsBetween(job->submitted, now);
   counts_.prompt_tokens += job->prompt_tokens();
-  job->usage.cached_tokens = Start(*job);
-  counts_.prefix_queries += job->prompt_tokens();
-  counts_.prefix_hits += job->usage.cached_tokens;
   jobs_.push_back(std::move(job));
+}
+
+// Opens the prompts of jobs that were admitted or resumed since the last step.
+void Batcher::Begin() {
+  for (const auto& job : jobs_) {
+    if (job->prompt_open || job->forked) continue;
+    try {
+      const int64_t cached = Start(*job);
+      if (std::exchange(job->begun, true)) continue;
+      job->usage.cached_tokens = cached;
+      counts_.prefix_queries += job->prompt_tokens();
+      counts_.prefix_hits += cached;
+    } catch (const std::exception& error) {
+      Fail(*job, error.what(), "engine_fault");
+    }
+  }
+  Sweep();
 }
 
 // Opens the prompt's sequence; gives the tokens that other jobs have run already.
@@ -92,7 +105,6 @@ void Batcher::Resume() {
   while (!preempted_.empty()) {
     Job& job = *preempted_.front();
     if (!jobs_.empty() && !Fits(job)) return;
-    Start(job);
     // It is older than some that run now; order is by age.
     auto at = std::ranges::find_if(jobs_, [&](const auto& other) { return other->id > job.id; });
     jobs_.splice(at, preempted_, preempted_.begin());
@@ -207,7 +219,16 @@ void Batcher::Compose() {
 }
 
 void Batcher::Run() {
+  try {
+    RunStep();
+  } catch (const std::exception& error) {
+    FailAll(error.what());
+  }
+}
+
+void Batcher::RunStep() {
   Resume();
+  Begin();
   Compose();
   // Prompts that hold pages and wait for more: the youngest gives way until the oldest can go on.
   while (items_.empty() && jobs_.size() > 1) {

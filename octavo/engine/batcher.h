@@ -36,6 +36,7 @@ class Batcher {
   int64_t running() const { return static_cast<int64_t>(jobs_.size() + preempted_.size()); }
   // Slots and pages for one more job, now. A job alone always has room.
   bool HasRoom(const Job& job) const;
+  // It begins with the next Run. Calls no listener: the scheduler holds its lock.
   void Admit(std::unique_ptr<Job> job);
   // Ends it with Finish::kCancelled. An unknown id is ignored.
   void Cancel(RequestId id);
@@ -71,7 +72,9 @@ class Batcher {
   int64_t PagesOf(const Job& job) const;
   int64_t PromisedPages() const;
   bool Fits(const Job& job) const;
+  void RunStep();
   void Resume();
+  void Begin();
   int64_t Start(Job& job);
   void Compose();
   void AddDecoding(Job& job);
@@ -90,7 +93,9 @@ class Batcher {
   bool OnlyEndFollows(const Job& job, const Sample& sample);
   void EndSample(Job& job, int index, Finish finish, Event event = {});
   void Fail(Job& job, const std::string& message, const std::string& code);
-  void Give(Job& job, Event&& event);
+  void FailAll(const std::string& message);
+  static void Give(Job& job, Event&& event);
+  static void Close(Job& job);
   void Sweep();
   std::span<const float> Row(int64_t row) const;
 

@@ -13,8 +13,12 @@ void Batcher::Deliver() {
     if (item.job->ended()) continue;  // cancelled since
     if (!item.error.empty()) {
       Fail(*item.job, item.error, "engine_fault");
-    } else {
+      continue;
+    }
+    try {
       Apply(item);
+    } catch (const std::exception& error) {
+      Fail(*item.job, error.what(), "engine_fault");
     }
   }
   items_.clear();
@@ -173,25 +177,52 @@ void Batcher::Fail(Job& job, const std::string& message, const std::string& code
   }
 }
 
+// Something broke that no request is to blame for. They all end; what comes next may go well.
+void Batcher::FailAll(const std::string& message) {
+  items_.clear();
+  logits_ = {};
+  jobs_.splice(jobs_.end(), preempted_);
+  for (const auto& job : jobs_) Fail(*job, message, "engine_fault");
+  Sweep();
+}
+
+// Listeners promise not to throw. One that does, for want of memory say, is not called again and its request ends;
+// the engine's thread and everybody else's requests go on.
 void Batcher::Give(Job& job, Event&& event) {
-  if (job.listener.on_event) job.listener.on_event(std::move(event));
+  if (job.deaf || !job.listener.on_event) return;
+  try {
+    job.listener.on_event(std::move(event));
+  } catch (...) {
+    job.deaf = true;
+  }
+}
+
+// The last call for a job.
+void Batcher::Close(Job& job) {
+  if (job.has_token) job.usage.decode_seconds = SecondsBetween(job.first_token, Clock::now());
+  if (!job.listener.on_done) return;
+  try {
+    job.listener.on_done({job.usage});
+  } catch (...) {
+    job.deaf = true;
+  }
 }
 
 // Takes jobs out that have ended, gives their pages back and tells the listener.
 void Batcher::Sweep() {
   for (auto at = jobs_.begin(); at != jobs_.end();) {
     Job& job = **at;
+    if (job.deaf && !job.ended()) Fail(job, "the listener of this request threw", "engine_fault");
     if (!job.ended()) {
       ++at;
       continue;
     }
     Release(job);
     std::erase_if(items_, [&](const Item& item) { return item.job == &job; });
-    if (job.has_token) job.usage.decode_seconds = SecondsBetween(job.first_token, Clock::now());
     ++(job.failed ? counts_.failed : counts_.finished);
     const std::unique_ptr<Job> done = std::move(*at);
     at = jobs_.erase(at);
-    if (done->listener.on_done) done->listener.on_done({done->usage});
+    Close(*done);
   }
 }
 
@@ -205,11 +236,10 @@ void Batcher::Cancel(RequestId id) {
     }
     Release(job);
     std::erase_if(items_, [&](const Item& item) { return item.job == &job; });
-    if (job.has_token) job.usage.decode_seconds = SecondsBetween(job.first_token, Clock::now());
     ++counts_.cancelled;
     const std::unique_ptr<Job> done = std::move(*at);
     list->erase(at);
-    if (done->listener.on_done) done->listener.on_done({done->usage});
+    Close(*done);
     return;
   }
 }
@@ -226,9 +256,9 @@ void Batcher::EndUnstarted(Job& job, Finish finish) {
     Event event;
     event.sample = i;
     event.finish = finish;
-    if (job.listener.on_event) job.listener.on_event(std::move(event));
+    Give(job, std::move(event));
   }
-  if (job.listener.on_done) job.listener.on_done({job.usage});
+  Close(job);
 }
 
 }  // namespace octavo::engine

@@ -47,9 +47,10 @@ struct Job {
   std::vector<TokenLogprob> prompt_logprobs;
   bool prompt_given = false;
   bool failed = false;
+  bool deaf = false;  // its listener threw
 
   Clock::time_point submitted, admitted, first_token;
-  bool was_admitted = false, has_token = false;
+  bool begun = false, has_token = false;
   Usage usage;
 
   int64_t prompt_tokens() const { return static_cast<int64_t>(request.prompt.size()); }

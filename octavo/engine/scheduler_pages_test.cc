@@ -1,12 +1,16 @@
-// The scheduler where pages are short.
+// The scheduler where pages are short, and where what it calls breaks.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "octavo/engine/scheduler_test_support.h"
 
 namespace octavo::engine {
 namespace {
+
+using ::testing::HasSubstr;
 
 Request Endless(std::string_view prompt, int64_t tokens, uint64_t seed = 1) {
   Request request = Ask(prompt, tokens, seed);
@@ -165,6 +169,83 @@ TEST(SchedulerPages, CancellingInEachStateGivesEverythingBack) {
     EXPECT_EQ(runner.open_sequences(), 0u) << after;
     EXPECT_EQ(runner.free_pages(), 14) << after;
   }
+}
+
+TEST(SchedulerPages, AListenerThatThrowsEndsItsOwnRequest) {
+  FakeRunner runner;
+  Scheduler scheduler(runner, Bytes(), Options());
+  scheduler.Pause();
+  std::atomic<int> calls = 0, done = 0, late = 0;
+  Request request = Endless("throws", 100);
+  request.samples = 2;
+  const RequestId queued_first = scheduler.Submit(request, {[&](Event&&) {
+                                                              ++calls;
+                                                              throw std::runtime_error("no memory");
+                                                            },
+                                                            [&](const Outcome&) {
+                                                              ++done;
+                                                              throw std::runtime_error("again");
+                                                            }});
+  EXPECT_EQ(queued_first, 1u);
+  // One that ends before it ran.
+  const RequestId unstarted = scheduler.Submit(request, {[](Event&&) { throw 1; }, [&](const Outcome&) { ++late; }});
+  scheduler.Cancel(unstarted);
+  Collector good;
+  scheduler.Submit(Ask("fine", 20), good.listener());
+  scheduler.Resume();
+  ExpectEqual(good.Wait(), Alone(Ask("fine", 20)), "good");
+  scheduler.Drain(10);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(done, 1);
+  EXPECT_EQ(late, 1);
+  EXPECT_EQ(scheduler.Stats().failed, 1);
+  EXPECT_EQ(scheduler.Stats().cancelled, 1);
+  EXPECT_EQ(runner.open_sequences(), 0u);
+  // Its place is free again.
+  EXPECT_LT(runner.tokens_run, 60);
+}
+
+TEST(SchedulerPages, APromptThatCannotBeOpenedFailsAlone) {
+  FakeRunnerOptions fake;
+  fake.shut_token = '#';
+  FakeRunner runner(fake);
+  Scheduler scheduler(runner, Bytes(), Options());
+  scheduler.Pause();
+  Collector shut, good;
+  scheduler.Submit(Ask("shut#", 20), shut.listener());
+  scheduler.Submit(Ask("fine", 20), good.listener());
+  scheduler.Resume();
+  const Answer answer = shut.Wait().samples[0];
+  EXPECT_EQ(answer.finish, Finish::kError);
+  EXPECT_EQ(answer.error_code, "engine_fault");
+  EXPECT_THAT(answer.error, HasSubstr("shut"));
+  ExpectEqual(good.Wait(), Alone(Ask("fine", 20)), "good");
+}
+
+// Loses count once.
+class BrokenRunner : public FakeRunner {
+ public:
+  int64_t PagesFor(SequenceId id, int64_t tokens) const override {
+    if (broken.exchange(false)) ThrowUsage("lost count");
+    return FakeRunner::PagesFor(id, tokens);
+  }
+  mutable std::atomic<bool> broken = true;
+};
+
+TEST(SchedulerPages, AFaultOutsideTheModelEndsWhatRunsAndNothingElse) {
+  BrokenRunner runner;
+  Scheduler scheduler(runner, Bytes(), Options());
+  Collector lost, good;
+  scheduler.Submit(Ask("first", 20), lost.listener());
+  const Answer answer = lost.Wait().samples[0];
+  EXPECT_EQ(answer.finish, Finish::kError);
+  EXPECT_EQ(answer.error_code, "engine_fault");
+  EXPECT_THAT(answer.error, HasSubstr("lost count"));
+  scheduler.Submit(Ask("fine", 20), good.listener());
+  ExpectEqual(good.Wait(), Alone(Ask("fine", 20)), "good");
+  scheduler.Drain(10);
+  EXPECT_EQ(scheduler.Stats().failed, 1);
+  EXPECT_EQ(runner.open_sequences(), 0u);
 }
 
 }  // namespace
