@@ -213,7 +213,7 @@ void Scheduler::Publish(double seconds) {
   if (seconds > 0)
     stats_.seconds_per_step += (stats_.seconds_per_step == 0 ? 1 : kNew) * (seconds - stats_.seconds_per_step);
   const int64_t ended = counts.finished + counts.failed + counts.cancelled;
-  wait_.Ended(ended - requests_ended_, Clock::now());
+  wait_.Ended(ended - requests_ended_, options_.now());
   requests_ended_ = ended;
 }
 
@@ -227,7 +227,7 @@ void Scheduler::Loop() {
     });
     if (ended_) return;
     busy_ = true;
-    if (batcher_.empty()) wait_.Idle(Clock::now());
+    if (batcher_.empty()) wait_.Idle(options_.now());
     TakeCancelled(lock);
     TakeWaiting();
     double seconds = 0;

@@ -39,6 +39,7 @@ struct SchedulerOptions {
   int64_t max_position_embeddings = 0;  // for messages; 0: not known
   int64_t max_queue = 256;
   BatcherOptions batch;
+  std::function<Clock::time_point()> now = Clock::now;  // for the predicted wait; tests have a clock of their own
 };
 
 class Scheduler : public Service {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "octavo/base/rng.h"
 #include "octavo/engine/collector.h"
@@ -304,6 +306,39 @@ TEST(Scheduler, QueueIsBoundedAndStopsAreSaid) {
     FAIL();
   } catch (const Busy& busy) {
     EXPECT_TRUE(busy.stopping);
+  }
+}
+
+// Steps take two seconds of a clock that only this test moves.
+class SlowRunner : public FakeRunner {
+ public:
+  Tensor Step(std::span<const Work> work) override {
+    seconds += 2;
+    return FakeRunner::Step(work);
+  }
+  std::atomic<int64_t> seconds = 0;
+};
+
+TEST(Scheduler, PredictedWaitKnowsNothingOfQuietHours) {
+  SlowRunner runner;
+  SchedulerOptions options = Options(1);
+  options.max_queue = 1;
+  options.now = [&] { return Clock::time_point(std::chrono::seconds(runner.seconds)); };
+  Scheduler scheduler(runner, Bytes(), options);
+  for (int64_t i = 1; i <= 2; ++i) {
+    runner.seconds += 3600;
+    scheduler.Submit(Ask("a", 1), {});
+    while (scheduler.Stats().finished < i) std::this_thread::yield();
+  }
+  EXPECT_EQ(runner.steps, 2);
+  scheduler.Pause();
+  scheduler.Submit(Ask("a", 1), {});
+  scheduler.Submit(Ask("a", 1), {});
+  try {
+    scheduler.Submit(Ask("a", 1), {});
+    FAIL();
+  } catch (const Busy& busy) {
+    EXPECT_DOUBLE_EQ(busy.retry_seconds, 3 * 2);  // two wait before it
   }
 }
 
