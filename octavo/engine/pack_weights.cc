@@ -9,8 +9,8 @@ namespace {
 int64_t BytesOf(const ops::Parameter& parameter) {
   if (!parameter.frozen()) return parameter.tensor().bytes();
   const QArray& codes = parameter.qarray();
-  const int64_t extra = codes.scale.bytes() + (codes.zero_point ? codes.zero_point->bytes() : 0);
-  return codes.qvalue.is_meta() ? 0 : codes.qvalue.bytes() + extra;
+  const auto bytes = [](const Tensor& part) { return part.is_meta() ? 0 : part.bytes(); };
+  return bytes(codes.qvalue) + bytes(codes.scale) + (codes.zero_point ? bytes(*codes.zero_point) : 0);
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ class FrozenWeight {
   const PackedFloats* values() const { return values_.get(); }
 
   bool packed() const { return integer_ || codes_ || values_ || groups_; }
+  bool packed_scales() const { return integer_ || values_; }  // the scales and zero points too
   int64_t bytes() const;
 
  private:

@@ -68,6 +68,10 @@ bool WeightCache::Release(ops::Parameter& parameter) {
   QArray array = parameter.qarray();
   array.qvalue = Tensor::Meta(array.qvalue.shape(), array.qvalue.dtype());
   at->second.source = array.qvalue;
+  if (at->second.weight.packed_scales()) {
+    array.scale = Tensor::Meta(array.scale.shape(), array.scale.dtype());
+    if (array.zero_point) array.zero_point = Tensor::Meta(array.zero_point->shape(), array.zero_point->dtype());
+  }
   parameter.value = std::move(array);
   return true;
 }

@@ -42,7 +42,8 @@ class WeightCache {
 
   // The panels of a frozen weight, for Run::frozen. Other codes under the same parameter start anew.
   FrozenWeight& Frozen(const ops::Parameter& parameter);
-  // Drops the codes of a parameter whose panels exist; true when that is so. The first product made them.
+  // Drops the codes of a parameter whose panels exist, and the scales that are in them; true when that is so. The first
+  // product made them.
   bool Release(ops::Parameter& parameter);
 
   int64_t prepared() const;  // how often something was made, frozen weights included
