@@ -3,32 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include "octavo/base/error.h"
+#include "octavo/base/process_memory.h"
 #include "octavo/engine/kv_memory.h"
 #include "octavo/engine/model_tokenizer.h"
 #include "octavo/engine/pack_weights.h"
 #include "octavo/numerics/format.h"
 #include "octavo/quant/kv_quant.h"
+#include "octavo/tensor/memory.h"
+#include "octavo/weights/load_memory.h"
 
 namespace octavo::engine {
 namespace {
 
 constexpr double kGiB = double{1 << 30};
-constexpr int64_t kDefaultStep = 256;
+constexpr int64_t kDefaultStep = 256, kLargestStep = 1 << 20, kMostSlots = 1024;
 
-int64_t AvailableMemory() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  while (file >> word) {
-    int64_t kib = 0;
-    if (word == "MemAvailable:" && file >> kib) return kib << 10;
-  }
-  return 0;  // unknown
+// A key that counts something: what is given must be a number of its kind, never the default in disguise.
+int64_t Count(const Settings& settings, std::string_view key, int64_t most = INT64_MAX) {
+  const int64_t count = settings.Int(key);
+  if (count >= 1 && count <= most) return count;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("{}={} ({}): expected {}", key, count, settings.OriginOf(key),
+                          count < 1 ? "at least 1" : fmt::format("at most {}", most)),
+              "leave it out for the default");
 }
 
 // A checkpoint of a run is called by both: "demo-200" says more to clients than "200".
@@ -52,7 +53,7 @@ ServingOptions ServingOptionsFrom(const Settings& settings, const quant::RecipeC
   options.must_be_quantized = settings.Bool("checkpoint_is_quantized");
   if (settings.IsAskedFor("quantization") || settings.IsAskedFor("recipe")) options.recipe = &recipe;
   if (settings.IsAskedFor("dtype")) options.dtype = models::ModelConfigFrom(settings).dtype;
-  if (settings.IsAskedFor("max_target_length")) options.context_length = settings.Int("max_target_length");
+  if (settings.IsAskedFor("max_target_length")) options.context_length = Count(settings, "max_target_length");
   if (settings.Bool("quantize_kvcache")) {
     options.kv = ops::KvFormat{quant::ParseKvFormat(settings.Text("kv_quant_dtype")),
                                quant::ParseKvAxes(settings.Text("kv_quant_axis")) == quant::KvAxes::kDkv};
@@ -62,9 +63,21 @@ ServingOptions ServingOptionsFrom(const Settings& settings, const quant::RecipeC
                 "drop the key; to save memory use quantize_kvcache=true");
   }
   options.allow_batch_coupled = settings.Bool("allow_batch_coupled");
-  if (settings.IsAskedFor("prefill_chunk_size")) options.step_tokens = settings.Int("prefill_chunk_size");
+  if (settings.IsAskedFor("enable_prefix_caching")) options.prefix_cache = settings.Bool("enable_prefix_caching");
+  if (settings.IsAskedFor("prefix_caching_hbm_byte")) options.kv_bytes = Count(settings, "prefix_caching_hbm_byte");
+  if (settings.IsAskedFor("prefill_chunk_size")) {
+    options.step_tokens = Count(settings, "prefill_chunk_size", kLargestStep);
+  }
   if (settings.IsAskedFor("per_device_batch_size")) {
-    options.slots = std::max<int64_t>(1, static_cast<int64_t>(settings.Number("per_device_batch_size")));
+    // A share of a row is a whole one here.
+    const double rows = settings.Number("per_device_batch_size");
+    if (!(rows > 0 && rows <= static_cast<double>(kMostSlots))) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("per_device_batch_size={} ({}): expected 1 to {} slots", rows,
+                              settings.OriginOf("per_device_batch_size"), kMostSlots),
+                  "leave it out for the default");
+    }
+    options.slots = std::max<int64_t>(1, static_cast<int64_t>(rows));
   }
   const std::filesystem::path adapter = settings.Text("hf_lora_adapter_path");
   if (!adapter.empty()) {
@@ -77,7 +90,6 @@ ServingOptions ServingOptionsFrom(const Settings& settings, const quant::RecipeC
 std::unique_ptr<ServingModel> ServingModel::Open(const ServingOptions& options) {
   auto model = std::unique_ptr<ServingModel>(new ServingModel(options, weights::OpenStored(options.path)));
   model->OpenTokenizer();
-  model->CheckMemory();
   model->Load();
   return model;
 }
@@ -87,6 +99,10 @@ ServingModel::~ServingModel() = default;
 ServingModel::ServingModel(const ServingOptions& options, weights::StoredModel stored)
     : options_(options), stored_(std::move(stored)), isa_(kernels::ChooseIsa().isa), pool_(options.threads) {
   if (options_.slots < 1) ThrowUsage("max_concurrent_decodes={} must be at least 1", options_.slots);
+  if (options_.context_length < 0 || options_.step_tokens < 0 || options_.kv_bytes < 0) {
+    ThrowUsage("ServingOptions: context_length {}, step_tokens {}, kv_bytes {}: below 0", options_.context_length,
+               options_.step_tokens, options_.kv_bytes);
+  }
   if (options_.step_tokens == 0) options_.step_tokens = kDefaultStep;
   options_.step_tokens = std::max(options_.step_tokens, options_.slots);
   const models::ModelConfig& config = stored_.config;
@@ -97,8 +113,6 @@ ServingModel::ServingModel(const ServingOptions& options, weights::StoredModel s
                 fmt::format("max_target_length={}, the model takes {} tokens", context_, max_positions_),
                 fmt::format("max_target_length={} at most", max_positions_));
   }
-  const DType dtype = options_.dtype.value_or(config.dtype);
-  kv_ = options_.kv.value_or(ops::KvFormat{dtype == DType::kBF16 ? Format::kBF16 : Format::kF32, false});
 }
 
 void ServingModel::OpenTokenizer() {
@@ -119,36 +133,57 @@ void ServingModel::OpenTokenizer() {
 }
 
 // Before anything large is read.
-void ServingModel::CheckMemory() const {
-  const auto empty = models::MakeModel(stored_.config);
-  const int64_t page = PageBytes(*empty, kv_);
+void ServingModel::CheckMemory(weights::ParameterReader& reader) const {
+  const int64_t available = options_.available_bytes > 0 ? options_.available_bytes : AvailableMemory();
+  if (!options_.check_memory || available == 0) return;
+  const weights::LoadMemory model = weights::LoadMemoryOf(reader);
+  const int64_t page = PageBytes(reader.model(), kv_);
   const int64_t pages = options_.slots * ((context_ + ops::kPageTokens - 1) / ops::kPageTokens);
   const int64_t kv = options_.kv_bytes > 0 ? options_.kv_bytes : pages * page;
-  const bool shrinks = options_.recipe != nullptr && !options_.recipe->empty() && !stored_.quantized();
-  const int64_t model = shrinks ? std::min(stored_.stored_bytes, models::ParameterCount(*empty)) : stored_.stored_bytes;
   const models::ModelConfig& config = stored_.config;
   const int64_t work =
       options_.step_tokens * 4 * (8 * config.emb_dim + 3 * config.mlp_dim) + options_.slots * 4 * config.vocab_size;
-  const int64_t available = AvailableMemory();
-  if (!options_.check_memory || available == 0 || model + kv + work <= available) return;
-  // What would fit beside the model: fewer slots, then a shorter context, then a model of fewer bytes.
-  const int64_t left = available - model - work;
-  const int64_t slot = std::max<int64_t>(pages / std::max<int64_t>(options_.slots, 1) * page, 1);
-  std::string hint = "quantize the model further, or free memory";
-  if (left >= slot && options_.slots > 1) {
-    const int64_t each = left / page / options_.slots * ops::kPageTokens;
-    hint = fmt::format("try max_concurrent_decodes={}, {}quantize_kvcache=true", left / slot,
-                       each >= 256 ? fmt::format("max_target_length={} or ", each) : "or ");
-  } else if (const int64_t tokens = left / std::max<int64_t>(page, 1) * ops::kPageTokens; tokens >= 256) {
-    hint = fmt::format("try {}max_target_length={} or quantize_kvcache=true",
-                       options_.slots > 1 ? "max_concurrent_decodes=1, " : "", tokens);
+  const int64_t total = model.serving + kv + work;
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
+  if (total > available) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("model {:.1f} + KV {:.1f} + work {:.1f} = {:.1f} GiB, available {:.1f} GiB",
+                            gib(model.serving), gib(kv), gib(work), gib(total), gib(available)),
+                MemoryHint(available - model.serving - work, pages, page));
   }
-  throw Error(
-      ErrorCode::kUsage,
-      fmt::format("model {:.1f} + KV {:.1f} + work {:.1f} = {:.1f} GiB, available {:.1f} GiB",
-                  static_cast<double>(model) / kGiB, static_cast<double>(kv) / kGiB, static_cast<double>(work) / kGiB,
-                  static_cast<double>(model + kv + work) / kGiB, static_cast<double>(available) / kGiB),
-      hint);
+  if (model.peak > available) {
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("loading the model needs {:.1f} GiB for a moment ({:.1f} once it runs), available {:.1f} GiB",
+                    gib(model.peak), gib(model.serving), gib(available)),
+        stored_.quantized() ? "free memory" : "free memory, or convert the model first: octavo convert");
+  }
+}
+
+// What would fit into the memory that the model leaves: fewer slots, a shorter context, smaller keys and values.
+std::string ServingModel::MemoryHint(int64_t left, int64_t pages, int64_t page) const {
+  constexpr int64_t kLeastContext = 256;
+  std::vector<std::string> ways;
+  const int64_t slot = std::max<int64_t>(pages / options_.slots * page, 1);
+  const int64_t slots = left / slot;  // of the whole context
+  const auto context = [&](int64_t among) { return left / std::max<int64_t>(page, 1) / among * ops::kPageTokens; };
+  if (options_.kv_bytes > 0) {
+    if (left >= page) ways.push_back(fmt::format("prefix_caching_hbm_byte={}", left));
+  } else if (slots >= 1) {
+    ways.push_back(fmt::format("max_concurrent_decodes={}", slots));
+    if (context(options_.slots) >= kLeastContext) {
+      ways.push_back(fmt::format("max_target_length={}", context(options_.slots)));
+    }
+  } else if (left > 0 && context(1) >= kLeastContext) {
+    ways.push_back(
+        fmt::format("{}max_target_length={}", options_.slots > 1 ? "max_concurrent_decodes=1 with " : "", context(1)));
+  }
+  const int64_t smallest = PageBytes(*models::MakeModel(stored_.config), {Format::kInt8, false});
+  if (!kv_.quantized() && options_.kv_bytes == 0 && pages * smallest <= left) ways.push_back("quantize_kvcache=true");
+  if (ways.empty()) return stored_.quantized() ? "free memory" : "quantize the model further, or free memory";
+  const std::string last = ways.back();
+  ways.pop_back();
+  return fmt::format("try {}{}{}", fmt::join(ways, ", "), ways.empty() ? "" : " or ", last);
 }
 
 void ServingModel::Load() {
@@ -157,12 +192,16 @@ void ServingModel::Load() {
   load.must_be_quantized = options_.must_be_quantized;
   load.dtype = options_.dtype;
   load.max_target_length = context_;
-  loaded_ = weights::LoadModel(stored_, load, pool_, isa_);
+  {
+    weights::ParameterReader reader(stored_, load, pool_, isa_);
+    kv_ = KvFormatFor(reader.model(), reader.plan(), options_.kv);
+    CheckMemory(reader);
+    loaded_ = weights::LoadModel(reader);
+  }
   if (!loaded_.recipe_name.empty()) {
     provider_ = std::make_unique<quant::Provider>(*loaded_.plan);
     interceptor_ = provider_.get();
   }
-  kv_ = KvFormatFor(*loaded_.model, *loaded_.plan, options_.kv);
   lora_ = std::make_unique<quant::LoraProvider>(interceptor_);
   interceptor_ = lora_.get();
   adapters_ = std::make_unique<Adapters>(*loaded_.model, *lora_);
@@ -172,6 +211,7 @@ void ServingModel::Load() {
     provider_->StartStep();  // weights that stay floats never change either: each is packed once
     loaded_.parameter_bytes = PackWeights(parts, *provider_, options_.allow_batch_coupled).bytes;
   }
+  ReleaseFreeTensorMemory();  // parameters on their way, and the codes that are in panels now
   RunnerOptions runner;
   runner.context_length = context_;
   runner.kv = kv_;

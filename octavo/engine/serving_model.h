@@ -19,6 +19,7 @@
 #include "octavo/quant/provider.h"
 #include "octavo/text/tokenizer.h"
 #include "octavo/weights/load_model.h"
+#include "octavo/weights/parameter_reader.h"
 #include "octavo/weights/stored_model.h"
 
 namespace octavo::engine {
@@ -33,7 +34,7 @@ struct ServingOptions {
   std::optional<DType> dtype;
   int64_t context_length = 0;       // max_target_length; 0: the model's, kDefaultContext at most
   std::optional<ops::KvFormat> kv;  // unset: the type of the computation
-  int64_t kv_bytes = 0;             // 0: a whole context for each slot
+  int64_t kv_bytes = 0;             // of all pages, running and remembered; 0: a whole context for each slot
   bool prefix_cache = true;
   int64_t slots = 8;        // max_concurrent_decodes
   int64_t step_tokens = 0;  // rows of one step; 0: 256, or the slots if those are more
@@ -41,15 +42,16 @@ struct ServingOptions {
   std::vector<std::pair<std::string, std::string>> adapters;  // names and PEFT folders
   int threads = 1;
   bool check_memory = true;
+  int64_t available_bytes = 0;       // of memory; 0: what the system says
   bool allow_batch_coupled = false;  // serve although one request's scale may depend on another's
 };
 
 inline constexpr int64_t kDefaultContext = 4096;
 
 // What the keys say: tokenizer_path, checkpoint_is_quantized, dtype, max_target_length, quantize_kvcache with
-// kv_quant_dtype and kv_quant_axis, prefill_chunk_size, per_device_batch_size (slots), hf_lora_adapter_path. Keys that
-// the user did not give leave the defaults. `recipe` must outlive the options; it is used when quantization= or recipe=
-// was asked for.
+// kv_quant_dtype and kv_quant_axis, enable_prefix_caching, prefix_caching_hbm_byte, prefill_chunk_size,
+// per_device_batch_size (slots), hf_lora_adapter_path. Keys that the user did not give leave the defaults; numbers
+// below 1 are usage errors. `recipe` must outlive the options; it is used when quantization= or recipe= was asked for.
 ServingOptions ServingOptionsFrom(const Settings& settings, const quant::RecipeChoice& recipe, std::string path);
 
 class ServingModel {
@@ -87,7 +89,8 @@ class ServingModel {
  private:
   ServingModel(const ServingOptions& options, weights::StoredModel stored);
   void OpenTokenizer();
-  void CheckMemory() const;
+  void CheckMemory(weights::ParameterReader& reader) const;
+  std::string MemoryHint(int64_t left, int64_t pages, int64_t page) const;
   void Load();
 
   ServingOptions options_;

@@ -11,7 +11,7 @@ int64_t PeakTensorBytes();  // the most since the last reset
 void ResetPeakTensorBytes();
 
 // Freed tensors leave their memory to the next ones; this gives it back to the system. For the end of a phase that
-// needed more than the next will: after loading, after converting.
+// needed more than the next will: after loading.
 void ReleaseFreeTensorMemory();
 
 }  // namespace octavo

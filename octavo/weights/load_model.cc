@@ -1,5 +1,7 @@
 #include "octavo/weights/load_model.h"
 
+#include <algorithm>
+
 #include "octavo/base/digest.h"
 #include "octavo/base/error.h"
 #include "octavo/weights/convert_floats.h"
@@ -80,10 +82,24 @@ std::string FingerprintOf(const models::Model& model, const ops::StateStore& sta
   return digest.Hex();
 }
 
+// The layers of a stack one after another: the stack is kept in memory from its first layer to its last.
+std::vector<ops::Parameter*> InOrderOfStacks(const StoredModel& stored, models::Model& model) {
+  std::vector<ops::Parameter*> parameters(model.parameters().begin(), model.parameters().end());
+  std::stable_sort(parameters.begin(), parameters.end(), [&](const ops::Parameter* a, const ops::Parameter* b) {
+    return stored.floats.tensors.at(a->name).stack < stored.floats.tensors.at(b->name).stack;
+  });
+  return parameters;
+}
+
 }  // namespace
 
 LoadedModel LoadModel(const StoredModel& stored, const LoadOptions& options, ThreadPool& pool, kernels::Isa isa) {
   ParameterReader reader(stored, options, pool, isa);
+  return LoadModel(reader);
+}
+
+LoadedModel LoadModel(ParameterReader& reader) {
+  const StoredModel& stored = reader.stored();
   LoadedModel loaded;
   loaded.state = reader.ServingState();
   loaded.notes = stored.notes;
@@ -92,7 +108,7 @@ LoadedModel LoadModel(const StoredModel& stored, const LoadOptions& options, Thr
     loaded.recipe_text = reader.recipe()->text;
   }
   Faults faults;
-  for (ops::Parameter* parameter : reader.model().parameters()) {
+  for (ops::Parameter* parameter : InOrderOfStacks(stored, reader.model())) {
     faults.Run([&] { parameter->value = reader.Read(parameter->name); });
   }
   faults.Throw(stored.path.string());

@@ -127,6 +127,10 @@ bool ParameterReader::IsStoredAsCodes(const std::string& name) const {
   return !options_.dequantize && stored_.codes.contains(name);
 }
 
+bool ParameterReader::ReadsCodes(const std::string& name) const {
+  return IsStoredAsCodes(name) || (HoldsCodes(name) && options_.holding == Holding::kCodes);
+}
+
 Tensor ParameterReader::ReadStored(const std::string& name) const { return stored_.floats.tensors.at(name).read(); }
 
 QArray ParameterReader::FreezeStored(const std::string& name, const Tensor& stored) const {
@@ -140,7 +144,7 @@ QArray ParameterReader::ReadCodes(const std::string& name) const {
 }
 
 ParameterValue ParameterReader::Read(const std::string& name) const {
-  if (IsStoredAsCodes(name) || (HoldsCodes(name) && options_.holding == Holding::kCodes)) return ReadCodes(name);
+  if (ReadsCodes(name)) return ReadCodes(name);
   return As(ReadStored(name), model_->config().weight_dtype);
 }
 

@@ -19,12 +19,14 @@ class ParameterReader {
   const StoredModel& stored() const { return stored_; }
   const quant::RecipeChoice* recipe() const { return recipe_; }  // null: floats
   models::Model& model() { return *model_; }
+  const models::Model& model() const { return *model_; }
   const quant::Plan& plan() const { return *plan_; }
 
   // Whether the parameter is held as codes, and by which site. Codes that are stored already have a site too.
   const quant::SitePlan* SiteOf(const std::string& name) const;
   bool HoldsCodes(const std::string& name) const { return SiteOf(name) != nullptr; }
   bool IsStoredAsCodes(const std::string& name) const;
+  bool ReadsCodes(const std::string& name) const;  // what Read gives
 
   // Floats of the stored type.
   Tensor ReadStored(const std::string& name) const;
@@ -50,5 +52,8 @@ class ParameterReader {
   std::unique_ptr<const quant::Plan> plan_;
   std::map<std::string, const quant::SitePlan*> frozen_;
 };
+
+// All that a reader gives, with its model and plan, which it is left without.
+LoadedModel LoadModel(ParameterReader& reader);
 
 }  // namespace octavo::weights

@@ -184,8 +184,10 @@ Source MatchParameters(const Source& source, std::span<ops::Parameter* const> pa
   for (const ops::Parameter* parameter : parameters) {
     const Origin origin = matcher.Match(*parameter, lengths);
     if (origin.stored == nullptr) continue;
-    SourceTensor one{parameter->shape(), origin.stored->dtype, origin.stored->read, origin.stored->read_slice};
+    SourceTensor one = *origin.stored;
+    one.shape = parameter->shape();
     if (origin.axis >= 0) {
+      one.stack = ScannedNameOf(parameter->name)->name;
       one.read = [stored = *origin.stored, axis = origin.axis, layer = origin.layer] {
         return stored.read_slice ? stored.read_slice(axis, layer) : LayerOf(stored.read(), axis, layer);
       };

@@ -19,6 +19,7 @@ struct SourceTensor {
   std::function<Tensor()> read;  // contiguous or not; called at most once per use
   // One index of an axis, without the axis, for stacks of layers; empty: `read` and select.
   std::function<Tensor(int, int64_t)> read_slice = {};
+  std::string stack = {};  // the stored tensor that this one is a layer of; empty: stored by itself
 };
 
 struct Source {
