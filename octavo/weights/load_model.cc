@@ -1,11 +1,14 @@
 #include "octavo/weights/load_model.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "octavo/base/check.h"
 #include "octavo/base/digest.h"
 #include "octavo/base/error.h"
 #include "octavo/weights/convert_floats.h"
 #include "octavo/weights/fault_list.h"
+#include "octavo/weights/model_json.h"
 #include "octavo/weights/parameter_reader.h"
 
 namespace octavo::weights {
@@ -54,10 +57,23 @@ int64_t BytesOf(const ops::Parameter& parameter) {
   return codes.qvalue.bytes() + codes.scale.bytes() + (codes.zero_point ? codes.zero_point->bytes() : 0);
 }
 
+// The architecture without what changes no logit: names, lengths, types that the tensors show, how layers are stored,
+// what only training reads.
+std::string ArchitectureOf(const models::ModelConfig& config) {
+  nlohmann::ordered_json json = ModelToJson(config);
+  for (const char* name : {"model_name", "dtype", "weight_dtype", "max_target_length", "scan_layers", "param_scan_axis",
+                           "dense_init_scale", "dropout_rate", "enable_dropout", "use_iota_embed", "megablox",
+                           "routed_bias_update_rate", "load_balance_loss_weight", "mtp_loss_scaling_factor"}) {
+    OCTAVO_CHECK(json.erase(name) == 1);
+  }
+  return json.dump();
+}
+
 std::string FingerprintOf(const models::Model& model, const ops::StateStore& state, const quant::RecipeChoice* recipe) {
   Digest digest;
   UpdateText(digest, fmt::format("numerics {}", kNumericsVersion));
   UpdateText(digest, NameOf(model.config().dtype));
+  UpdateText(digest, ArchitectureOf(model.config()));
   if (recipe != nullptr) {
     UpdateText(digest, recipe->text);
     UpdateText(digest, recipe->mixed);

@@ -38,8 +38,8 @@ struct LoadedModel {
   std::unique_ptr<const quant::Plan> plan;  // of the forward pass; a Provider may point to it
   ops::StateStore state;                    // goes into Context::state
   std::string recipe_name, recipe_text;     // empty: floats
-  // One digest of every parameter as it is held, the recipe and the version of the numerics: equal models give equal
-  // logits. A converted checkpoint and its source quantized on load have the same.
+  // One digest of every parameter as it is held, the architecture, the recipe and the version of the numerics: equal
+  // models give equal logits. A converted checkpoint and its source quantized on load have the same.
   std::string fingerprint;
   int64_t parameter_bytes = 0;
   std::vector<std::string> notes;

@@ -92,6 +92,24 @@ class Stored : public testing::Test {
   CheckpointContent content_;
 };
 
+// The same parameters compute something else: the fingerprint says so. Names and lengths change no logit.
+TEST_F(Stored, TheFingerprintHasTheArchitecture) {
+  const std::string original = Load(Write(content_)).fingerprint;
+  const auto with = [&](const std::string& word) {
+    CheckpointContent content = content_;
+    const std::string key = word.substr(0, word.find('='));
+    const size_t at = content.config.find("\n" + key + ": ") + 1;
+    content.config.replace(at, content.config.find('\n', at) - at, key + ": " + word.substr(key.size() + 1));
+    return Load(Write(content, key)).fingerprint;
+  };
+  EXPECT_NE(with("rope_max_timescale=500000"), original);
+  EXPECT_NE(with("normalization_layer_epsilon=0.001"), original);
+  EXPECT_EQ(with("max_target_length=64"), original);
+  EXPECT_EQ(with("run_name=another"), original);
+  EXPECT_EQ(with("scan_layers=false"), original);
+  EXPECT_EQ(with("dropout_rate=0.5"), original);
+}
+
 TEST_F(Stored, ParametersComeBack) {
   const fs::path path = Write(content_);
   const StoredModel stored = OpenStored(path);
