@@ -11,7 +11,7 @@ using namespace octavo;
 
 namespace {
 
-constexpr int kTokens = 12;
+constexpr int kTokens = 12;  // of each answer; the first comes from the prompt
 
 void Run(const std::string& path, const std::vector<std::string>& prompts) {
   engine::Engine engine({.max_concurrent_decodes = 2, .threads = ChooseThreads(0)});
@@ -23,8 +23,8 @@ void Run(const std::string& path, const std::vector<std::string>& prompts) {
   engine::DecodeState state = engine.InitDecodeState();
   std::vector<std::vector<int32_t>> texts(prompts.size());
   const auto join = [&](size_t slot) {
-    const std::vector<int32_t> tokens = engine::EncodePrompt(*tokenizer, prompts[slot]);
-    const engine::Engine::Prefilled prompt = engine.Prefill(tokens, greedy);
+    texts[slot] = engine::EncodePrompt(*tokenizer, prompts[slot]);
+    const engine::Engine::Prefilled prompt = engine.Prefill(texts[slot], greedy);
     engine.Insert(prompt.prefix, state, static_cast<int64_t>(slot));
     texts[slot].push_back(prompt.prefix.first()[0].token);
   };
@@ -39,11 +39,10 @@ void Run(const std::string& path, const std::vector<std::string>& prompts) {
       if (!token.valid[0]) continue;
       fmt::print("step {:2}   slot {}   token {:5}   logp {:.3f}\n", step, slot, token.tokens[0], token.log_prob[0]);
       texts[slot].push_back(token.tokens[0]);
-      if (texts[slot].size() == kTokens) engine.FreeResource(state, at);
+      if (token.lengths == kTokens - 1) engine.FreeResource(state, at);
     }
   }
-  for (size_t i = 0; i < prompts.size(); ++i)
-    fmt::print("{}{}\n", prompts[i], tokenizer->Decode(texts[i], {.skip_special = true}));
+  for (const auto& text : texts) fmt::print("{}\n", tokenizer->Decode(text, {.skip_special = true}));
 }
 
 }  // namespace
