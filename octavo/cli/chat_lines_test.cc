@@ -7,6 +7,7 @@
 #include <string_view>
 #include <thread>
 
+#include "octavo/base/error.h"
 #include "octavo/cli/generation.h"
 
 namespace octavo {
@@ -60,6 +61,36 @@ TEST(ChatLines, MayBeLong) {
   ASSERT_EQ(lines.Next(line), What::kLine);
   EXPECT_EQ(line, "end");
   writer.join();
+}
+
+TEST(ChatLines, WhatIsPastedIsOneLineAndKeysAreNoText) {
+  InterruptGuard::Clear();
+  Pipe input;
+  input.Write("see \x1b[200~one\n\ntwo\x1b[201~ ?\na\x1b[A\x1b[1;5C\x1bOHb\nplain\n");
+  input.Close();
+  ChatLines lines(input.ends[0], true);
+  std::string line;
+  for (const char* expected : {"see one\n\ntwo ?", "ab", "plain"}) {
+    ASSERT_EQ(lines.Next(line), What::kLine);
+    EXPECT_EQ(line, expected);
+  }
+  EXPECT_EQ(lines.Next(line), What::kEnd);
+}
+
+TEST(ChatLines, ThatATerminalCutAreRefused) {
+  InterruptGuard::Clear();
+  Pipe input;
+  input.Write(std::string(4095, 'x') + "\n" + std::string(4094, 'y') + "\n");
+  ChatLines lines(input.ends[0], true);
+  std::string line;
+  try {
+    lines.Next(line);
+    FAIL() << "a line that was cut was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.message(), "the terminal cuts lines at 4095 bytes; nothing was sent");
+  }
+  ASSERT_EQ(lines.Next(line), What::kLine);
+  EXPECT_EQ(line, std::string(4094, 'y'));
 }
 
 // The signal goes to any thread, and not to the one that waits here.

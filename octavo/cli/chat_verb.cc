@@ -14,6 +14,7 @@
 #include "octavo/cli/error_text.h"
 #include "octavo/cli/generation.h"
 #include "octavo/cli/verbs.h"
+#include "octavo/engine/validate.h"
 #include "octavo/text/template_json.h"
 #include "octavo/weights/stored_model.h"
 
@@ -22,13 +23,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// No line is wider than 40 columns.
 constexpr const char* kHelp =
-    "/help          this list\n"
-    "/reset         forget the conversation (the system message stays)\n"
-    "/save FILE     write the conversation as JSON messages\n"
-    "/system TEXT   set the system message and start over\n"
-    "/seed N        seed of the next answers\n"
-    "Ctrl-C stops the answer, Ctrl-D leaves.\n";
+    "/help         this list\n"
+    "/reset        forget the conversation\n"
+    "/save FILE    write it as JSON messages\n"
+    "/system TEXT  begin anew, told TEXT\n"
+    "/seed N       seed of the next answers\n"
+    "Ctrl-C stops an answer, Ctrl-D leaves.\n";
 
 class Conversation {
  public:
@@ -55,9 +57,9 @@ class Conversation {
     const std::string name = line.substr(0, space), rest = space == std::string::npos ? "" : line.substr(space + 1);
     if (name == "/reset") {
       Reset();
-      fmt::print(stderr, "the conversation is empty\n");
+      fmt::print(stderr, "the conversation is empty{}\n", system_.empty() ? "" : "; the system message stays");
     } else if (name == "/save") {
-      if (rest.empty()) ThrowUsage("/save FILE");
+      if (rest.empty()) throw Error(ErrorCode::kUsage, "/save: no file is named", "/save FILE");
       std::error_code ignored;
       if (std::filesystem::exists(std::filesystem::symlink_status(rest, ignored))) {
         throw Error(ErrorCode::kUsage, fmt::format("{} exists; nothing was saved", rest), "/save another FILE");
@@ -93,9 +95,11 @@ class Conversation {
     try {
       answers = Ask(service);
       ThrowIfFailed(answers);
-    } catch (const Error&) {
+    } catch (const Error& error) {
       messages_.erase(messages_.size() - 1);
-      throw;
+      const auto* refused = dynamic_cast<const engine::RequestError*>(&error);
+      if (refused == nullptr || refused->reason != "context_length_exceeded" || messages_.empty()) throw;
+      throw Error(error.code(), error.message(), error.hint() + "\nthe whole conversation counts: /reset forgets it");
     }
     const engine::Answer& answer = answers.samples[0];
     messages_.push_back({{"role", "assistant"}, {"content", answer.text}});
@@ -129,8 +133,13 @@ class Conversation {
                                  : std::max<int64_t>(1, model_.context_length() - std::ssize(request.prompt));
     if (args_.Has("stop")) request.stop = {args_.Text("stop", "")};
     const bool json = args_.Switch("json");
-    return Generate(service, request,
-                    [&](const engine::Event& event) { Print(json ? TextEventLine(event) : event.text); });
+    return Generate(service, request, [&](const engine::Event& event) {
+      if (json) {
+        Print(TextEventLine(event));
+      } else {
+        PrintModelText(event.text);
+      }
+    });
   }
 
   // What would otherwise do nothing without a word.
@@ -168,17 +177,17 @@ bool IsBlank(const std::string& line) { return line.find_first_not_of(" \t\r") =
 
 // Until the input ends. Ctrl-C on a terminal stops an answer and nothing else; it ends a script, with 130.
 int Talk(Conversation& conversation, engine::Service& service, bool terminal) {
-  const InterruptGuard guard;
-  ChatLines lines(STDIN_FILENO);
+  const InterruptGuard guard(&RestoreTerminal);
+  ChatLines lines(STDIN_FILENO, terminal);
   std::string line;
   while (true) {
     if (terminal) fmt::print(stderr, "> ");
-    const ChatLines::What what = lines.Next(line);
-    if (what == ChatLines::What::kEnd) break;
     try {
+      const ChatLines::What what = lines.Next(line);
+      if (what == ChatLines::What::kEnd) break;
       if (what == ChatLines::What::kInterrupt) {
         if (terminal) fmt::print(stderr, "\n(Ctrl-D leaves)\n");
-      } else if (line.starts_with('/')) {
+      } else if (line.starts_with('/') && line.find('\n') == std::string::npos) {  // a text was pasted otherwise
         conversation.Command(line);
       } else if (!IsBlank(line)) {
         conversation.Say(line, service);
@@ -196,6 +205,10 @@ int Talk(Conversation& conversation, engine::Service& service, bool terminal) {
 
 int Run(const Args& args) {
   const GenerationWords words = ReadGenerationWords(args);
+  if (words.settings.OriginOf("prompt") == "command line") {
+    throw Error(ErrorCode::kUsage, "prompt= is not for a conversation: what is said comes from the terminal or a pipe",
+                "octavo generate continues a prompt; system= sets the system message");
+  }
   const text::ChatTemplateFiles files = Templates(args, words);
   const text::ChatTemplate chat = text::ChatTemplate::Parse(files.Choose(false));
   const auto model = OpenForGeneration(args, words, 1);
@@ -212,18 +225,20 @@ VerbSpec ChatVerb() {
   std::vector<OptionSpec> options = {{"system", "TEXT", "the system message"},
                                      {"chat_template", "FILE", "a chat template instead of the model's own"}};
   for (const OptionSpec& option : GenerationOptions()) options.push_back(option);
-  return {.name = "chat",
-          .synopsis = "MODEL [key=value…]",
-          .summary = "talk to a model on the terminal",
-          .details =
-              "Answers stream to stdout; /help lists what else a line can say. Without sampling options the model's\n"
-              "generation_config.json counts, else temperature 0.7 and top_p 0.95. What was said before is not run\n"
-              "again. Lines may come from a pipe too: one message a line, and an error then ends the program.\n"
-              "  octavo chat out/x-int8 system='You are brief.'",
-          .most_positionals = 2,
-          .options = std::move(options),
-          .run = Run,
-          .takes_settings = true};
+  return {
+      .name = "chat",
+      .synopsis = "MODEL [key=value…]",
+      .summary = "talk to a model on the terminal",
+      .details =
+          "Answers stream to stdout; /help lists what else a line can say. Without sampling options the model's\n"
+          "generation_config.json counts, else temperature 0.7 and top_p 0.95. What was said before is not run\n"
+          "again. A text that is pasted is one message, however many lines it has. Lines may come from a pipe too:\n"
+          "one message a line, and an error or Ctrl-C then ends the program.\n"
+          "  octavo chat out/x-int8 system='You are brief.'",
+      .most_positionals = 2,
+      .options = std::move(options),
+      .run = Run,
+      .takes_settings = true};
 }
 
 }  // namespace octavo

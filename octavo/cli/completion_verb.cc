@@ -1,5 +1,6 @@
 // octavo completion: scripts for bash, zsh and fish. The scripts ask the binary (`octavo completion words …`), so they
 // know every verb, option, key and value of the octavo that is installed.
+#include <set>
 #include <string>
 #include <vector>
 
@@ -102,12 +103,13 @@ std::vector<std::string> Candidates(const VerbSpec& verb, const std::vector<std:
   if (verb.name == "config" && words.size() == 3 && (words[1] == "explain" || words[1] == "show")) {
     for (const KeyInfo& key : table.keys()) found.push_back(key.name);
   }
+  const bool explains = verb.name == "config" && words[1] == "explain";
   for (const std::span<const OptionSpec> options : {std::span<const OptionSpec>(verb.options), CommonOptions()}) {
     for (const OptionSpec& option : options) {
-      if (!dashes.empty()) found.push_back(fmt::format("--{}{}", option.name, option.value.empty() ? "" : "="));
+      if (dashes.empty() && (option.value.empty() || explains)) continue;  // key=value is how options are mostly given
+      found.push_back(fmt::format("{}{}{}", dashes, option.name, option.value.empty() ? "" : "="));
     }
   }
-  const bool explains = verb.name == "config" && words[1] == "explain";
   if (verb.takes_settings && !explains) {
     for (const KeyInfo& key : table.keys()) found.push_back(fmt::format("{}{}=", dashes, key.name));
   }
@@ -122,8 +124,9 @@ void PrintCandidates(std::vector<std::string> words) {
   } else if (const VerbSpec* verb = FindVerb(words[0])) {
     found = Candidates(*verb, words);
   }
+  std::set<std::string> printed;  // some options are keys as well
   for (const std::string& word : found) {
-    if (word.starts_with(words.back())) fmt::print("{}\n", word);
+    if (word.starts_with(words.back()) && printed.insert(word).second) fmt::print("{}\n", word);
   }
 }
 

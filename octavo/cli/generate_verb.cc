@@ -97,7 +97,7 @@ void PrintNotes(const Args& args, const GenerationWords& words, const engine::Re
 void PrintTexts(const Answers& answers, const std::string& prompt, bool positional) {
   for (const Answer& answer : answers.samples) {
     if (answer.text.empty() && answer.finish == Finish::kError) continue;
-    Print(positional ? answer.text + "\n" : fmt::format("Input `{}` -> `{}`\n", prompt, answer.text));
+    PrintModelText(positional ? answer.text + "\n" : fmt::format("Input `{}` -> `{}`\n", prompt, answer.text));
   }
 }
 
@@ -134,7 +134,7 @@ int Run(const Args& args) {
   const InterruptGuard guard;
   const bool json = args.Switch("json"), streams = !json && samples == 1 && words.positional;
   const Answers answers = Generate(*scheduler, request, [&](const engine::Event& event) {
-    if (streams) Print(event.text);
+    if (streams) PrintModelText(event.text);
     if (json) Print(TextEventLine(event));
   });
   if (json) {

@@ -21,10 +21,13 @@ namespace {
 using engine::Sampling;
 
 volatile std::sig_atomic_t interrupts = 0;
+void (*volatile last_words)() = nullptr;
 
 void OnInterrupt(int) {
   interrupts = interrupts + 1;
-  if (interrupts > 1) _exit(130);
+  if (interrupts < 2) return;
+  if (last_words != nullptr) last_words();
+  _exit(130);
 }
 
 double Number(const Args& args, std::string_view name, double otherwise) {
@@ -57,7 +60,10 @@ std::vector<OptionSpec> GenerationOptions() {
 GenerationWords ReadGenerationWords(const Args& args) {
   std::vector<std::string> words, places;
   for (const std::string& word : args.positionals()) (IsConfig(word) && words.empty() ? words : places).push_back(word);
-  if (places.size() > 1) ThrowUsage("unexpected argument '{}': one model at a time", places[1]);
+  if (places.size() > 1) {
+    throw Error(ErrorCode::kUsage, fmt::format("unexpected argument '{}': one model at a time", places[1]),
+                fmt::format("a text to continue is given as prompt='{}'", places[1]));
+  }
   words.insert(words.end(), args.settings().begin(), args.settings().end());
   GenerationWords result{Settings::Load({.words = words, .environment = ProcessEnvironment()}), "", !places.empty()};
   result.settings.RequireSupported();
@@ -140,8 +146,9 @@ int64_t MaxNewTokens(const Args& args, const Settings& settings, const engine::S
   return std::max<int64_t>(1, std::min(room, model.defaults().max_new_tokens.value_or(kDefault)));
 }
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard(void (*before_exit)()) {
   Clear();
+  last_words = before_exit;
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;  // without SA_RESTART: a read from the terminal ends too
   sigaction(SIGINT, &action, nullptr);
@@ -220,6 +227,28 @@ engine::Finish FinishOf(const engine::Answers& answers) {
 std::string TextEventLine(const engine::Event& event) {
   if (event.text.empty()) return "";
   return JsonLine({{"event", "text"}, {"sample", event.sample}, {"text", event.text}, {"tokens", event.tokens}});
+}
+
+std::string ForTerminal(std::string_view text) {
+  constexpr std::string_view kReplacement = "\uFFFD";
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {  // U+0080 … U+009F
+      shown += kReplacement;
+      ++i;
+    } else if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F) {
+      shown += kReplacement;
+    } else {
+      shown += text[i];
+    }
+  }
+  return shown;
+}
+
+void PrintModelText(std::string_view text) {
+  Print(isatty(STDOUT_FILENO) != 0 ? ForTerminal(text) : std::string(text));
 }
 
 void Print(std::string_view text) {

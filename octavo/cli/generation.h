@@ -47,10 +47,10 @@ std::string IdleSamplingNote(const Args& args, const engine::Sampling& sampling)
 int64_t MaxNewTokens(const Args& args, const Settings& settings, const engine::ServingModel& model, int64_t prompt);
 
 // Interrupts while a model writes. The first Ctrl-C is a request to stop; at the second within one answer the process
-// ends.
+// ends, after `before_exit`, which runs in a signal handler.
 class InterruptGuard {
  public:
-  InterruptGuard();
+  explicit InterruptGuard(void (*before_exit)() = nullptr);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
@@ -72,6 +72,12 @@ engine::Finish FinishOf(const engine::Answers& answers);
 
 // {"event":"text","sample":0,"text":"…","tokens":[…]} for an event that has text, and the end of a line.
 std::string TextEventLine(const engine::Event& event);
+
+// What a model wrote, as a terminal may show it: control characters but line ends and tabs become U+FFFD, so that no
+// text moves the cursor or speaks to the terminal. `text` holds whole characters.
+std::string ForTerminal(std::string_view text);
+// To stdout at once; ForTerminal if that is one.
+void PrintModelText(std::string_view text);
 
 // To stdout at once. JsonLine: on one line, what is no UTF-8 replaced.
 void Print(std::string_view text);

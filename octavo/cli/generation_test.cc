@@ -140,6 +140,13 @@ TEST(Generation, ASavedConfigAsksForNothingByItself) {
   EXPECT_EQ(SamplingFrom(asked, ReadGenerationWords(asked).settings, {}, usual).temperature, 0.4);
 }
 
+TEST(Generation, ATerminalGetsNoControlCharacters) {
+  EXPECT_EQ(ForTerminal("a\tb\n\u65e5\u00a0\U0001F600~"), "a\tb\n\u65e5\u00a0\U0001F600~");
+  EXPECT_EQ(ForTerminal("\x1b[2J\r\x07\x7f"), "\uFFFD[2J\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(ForTerminal("\u009b2J\u0080"), "\uFFFD2J\uFFFD");
+  EXPECT_EQ(ForTerminal(std::string_view("\0", 1)), "\uFFFD");
+}
+
 TEST(Generation, TextOfAnEventIsOneLine) {
   engine::Event event;
   event.sample = 1;
