@@ -38,9 +38,9 @@ class Shape {
   std::string ToString() const;  // "[2, 3]", "[]"
 
  private:
-  std::array<int64_t, kMaxRank> dims_{};
-  int rank_ = 0;
+  int rank_ = 0;  // before the sizes: of most shapes only the first few are read
   int64_t size_ = 1;
+  std::array<int64_t, kMaxRank> dims_{};
 };
 
 // `axis` in [0, rank), counting from the end when negative. `op` begins the error text.

@@ -137,12 +137,12 @@ class Tensor {
   Tensor View(std::span<const int64_t> dims, std::span<const int64_t> strides, int64_t offset) const;
   bool StridesFor(const Shape& to, std::array<int64_t, Shape::kMaxRank>& strides) const;
 
-  Shape shape_;
-  std::array<int64_t, Shape::kMaxRank> strides_{};  // in elements
-  int64_t offset_ = 0;                              // in elements
+  std::shared_ptr<Storage> storage_;
+  int64_t offset_ = 0;  // in elements
   DType dtype_ = DType::kF32;
   bool defined_ = false;
-  std::shared_ptr<Storage> storage_;
+  Shape shape_;
+  std::array<int64_t, Shape::kMaxRank> strides_{};  // in elements
 };
 
 // Same dtype, shape and bit patterns, whatever the strides.
