@@ -3,15 +3,12 @@
 namespace octavo::ops {
 
 Site Context::NextSite(OpKind op) {
-  const auto at = counts_.try_emplace({path_, op}, 0).first;
-  if (touched != nullptr) touched->emplace(at->first, at->second);
-  return Site{model, path_, op, at->second++};
+  int& count = counts_.At(path_, op);
+  if (touched != nullptr && !touched->Has(path_, op)) touched->At(path_, op) = count;
+  return Site{model, path_, op, count++};
 }
 
-Site Context::PeekSite(OpKind op) const {
-  const auto at = counts_.find({path_, op});
-  return Site{model, path_, op, at == counts_.end() ? 0 : at->second};
-}
+Site Context::PeekSite(OpKind op) const { return Site{model, path_, op, counts_.Find(path_, op)}; }
 
 Scope::Scope(Context& context, std::string_view name) : context_(context), length_(context.path_.size()) {
   if (!context_.path_.empty()) context_.path_ += '/';

@@ -3,16 +3,15 @@
 // thread-local: two requests or two tests may run under different providers.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "octavo/base/rng.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/kernels/isa.h"
 #include "octavo/kernels/workspace.h"
 #include "octavo/ops/site.h"
+#include "octavo/ops/site_counts.h"
 
 namespace octavo::ops {
 
@@ -51,20 +50,18 @@ struct Context {
   // The same without counting it.
   Site PeekSite(OpKind op) const;
   // Forgets the counts: called at the start of each call of a model.
-  void StartModel() { counts_.clear(); }
+  void StartModel() { counts_.Clear(); }
   const std::string& path() const { return path_; }
 
-  // Counts of ops by module and kind. While `touched` is set, it gets what each count was before its first use: what a
-  // replay of the same ops has to start from.
-  using Counts = std::map<std::pair<std::string, OpKind>, int>;
-  Counts* touched = nullptr;
+  // While it is set, it gets what each count was before its first use: what a replay of the same ops has to start from.
+  SiteCounts* touched = nullptr;
   // Puts another place and other counts in, and gives back the old ones: for replays.
-  void SwapPlace(std::string& path, Counts& counts) { path_.swap(path), counts_.swap(counts); }
+  void SwapPlace(std::string& path, SiteCounts& counts) { path_.swap(path), counts_.Swap(counts); }
 
  private:
   friend class Scope;
   std::string path_;
-  Counts counts_;
+  SiteCounts counts_;
 };
 
 // Enters a module for the length of a scope: paths of sites inside it get `name` appended.

@@ -124,7 +124,7 @@ struct Region {
   Tape* tape;
   RematFrame frame;
   std::string path;
-  Context::Counts counts;  // before the layer
+  SiteCounts counts;  // before the layer
   const Rows* rows;
   bool training;
   ModelId model;
@@ -168,7 +168,7 @@ class Inside {
   RematFrame* frame_;
   AuxLosses* aux_;
   UpdateSink* updates_;
-  Context::Counts* touched_;
+  SiteCounts* touched_;
   const Rows* rows_;
   const RematPolicy* remat_;
   Tape* tape_;
@@ -183,7 +183,7 @@ void Replay(Context& back, Region& region, const Tensor& grad) {
   AuxLosses aux;
   Var out;
   std::string path = region.path;
-  Context::Counts counts = region.counts;
+  SiteCounts counts = region.counts;
   back.SwapPlace(path, counts);
   try {
     region.frame.replaying = true;
