@@ -1,6 +1,9 @@
 #include "octavo/kernels/matmul_i8.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory_resource>
 #include <vector>
 
 #include "octavo/base/error.h"
@@ -169,7 +172,11 @@ void MatMulI8(ThreadPool& pool, Isa isa, std::span<const MatMulI8Args> products)
     for (const MatMulI8Args& args : products) MatMulI8(pool, isa, args);
     return;
   }
-  std::vector<IntProduct> list;
+  // A few products fit the stack: this runs for every projection of a served token.
+  alignas(IntProduct) std::array<std::byte, 8 * sizeof(IntProduct)> memory;
+  std::pmr::monotonic_buffer_resource here(memory.data(), memory.size());
+  std::pmr::vector<IntProduct> list(&here);
+  list.reserve(products.size());
   for (const MatMulI8Args& args : products) {
     CheckMatMulI8(args);
     list.push_back(ProductI8(isa, args, nullptr));

@@ -1,7 +1,10 @@
 #include "octavo/kernels/matmul_u4.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
+#include <memory_resource>
 #include <vector>
 
 #include "octavo/base/error.h"
@@ -172,7 +175,11 @@ void MatMulU4(ThreadPool& pool, Isa isa, std::span<const MatMulU4Args> products)
     for (const MatMulU4Args& args : products) MatMulU4(pool, isa, args);
     return;
   }
-  std::vector<IntProduct> list;
+  // A few products fit the stack: this runs for every projection of a served token.
+  alignas(IntProduct) std::array<std::byte, 8 * sizeof(IntProduct)> memory;
+  std::pmr::monotonic_buffer_resource here(memory.data(), memory.size());
+  std::pmr::vector<IntProduct> list(&here);
+  list.reserve(products.size());
   for (const MatMulU4Args& args : products) {
     CheckMatMulU4(args);
     list.push_back(ProductOf(isa >= Isa::kAvx512 ? kFamilyAvx512 : kFamilyAvx2, args));

@@ -167,7 +167,7 @@ DotDims ProjectionDims(const Var& x, int contracted_axes) {
 Operand Activation(const Var& value) { return Operand{value.value, Role::kActivation, nullptr, value.node}; }
 
 Operand Weight(Context& context, const Parameter& parameter) {
-  if (parameter.frozen()) return Operand{parameter.qarray(), Role::kWeight, &parameter, kConstant};
+  if (parameter.frozen()) return Operand{&parameter.qarray(), Role::kWeight, &parameter, kConstant};
   if (context.tape == nullptr) return Operand{parameter.tensor(), Role::kWeight, &parameter, kConstant};
   const Var leaf = context.tape->Leaf(parameter);
   return Operand{leaf.value, Role::kWeight, &parameter, leaf.node};

@@ -21,16 +21,17 @@ struct Context;
 
 enum class Role : uint8_t { kActivation, kWeight };
 
-// One input of a dot. The role is stated, never guessed from shapes: a Parameter makes the weight operand.
+// One input of a dot. The role is stated, never guessed from shapes: a Parameter makes the weight operand. Codes are
+// the parameter's own: a call that may have to answer hundreds of times per token does not copy three tensors.
 struct Operand {
-  std::variant<Tensor, QArray> value;
+  std::variant<Tensor, const QArray*> value;
   Role role = Role::kActivation;
   const Parameter* parameter = nullptr;
   NodeId node = kConstant;
 
-  bool quantized() const { return std::holds_alternative<QArray>(value); }
+  bool quantized() const { return std::holds_alternative<const QArray*>(value); }
   const Tensor& tensor() const { return std::get<Tensor>(value); }
-  const QArray& qarray() const { return std::get<QArray>(value); }
+  const QArray& qarray() const { return *std::get<const QArray*>(value); }
   const Shape& shape() const { return quantized() ? qarray().qvalue.shape() : tensor().shape(); }
 };
 

@@ -18,7 +18,7 @@ struct Parameter {
   bool frozen() const { return std::holds_alternative<QArray>(value); }
   const Tensor& tensor() const { return std::get<Tensor>(value); }
   const QArray& qarray() const { return std::get<QArray>(value); }
-  Shape shape() const { return frozen() ? qarray().qvalue.shape() : tensor().shape(); }
+  const Shape& shape() const { return frozen() ? qarray().qvalue.shape() : tensor().shape(); }
 };
 
 }  // namespace octavo::ops

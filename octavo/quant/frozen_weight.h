@@ -18,12 +18,27 @@
 
 namespace octavo::quant {
 
+struct SitePlan;
+
 // Panels for float products: bare codes, or values with their scales.
 struct PackedFloats {
   Shape shape;                // of the weight
   std::vector<int> contract;  // its axes that products sum over
   kernels::PackedWeights panels;
 };
+
+// A projection that went the short way of serving (decision 0017), for the next one: the few lines of memory that it
+// has to touch. Null site: none yet.
+struct ServedSite {
+  const SitePlan* site = nullptr;
+  const PackedWeight* weight = nullptr;
+  int lhs_rank = 0, contracted = 0;  // the last axes of the activation against the first of the weight
+  PanelStream next = {};             // what a few rows streamed after it last time; null data: nothing
+};
+// Whether products of one activation may be one run.
+inline bool GoTogether(const ServedSite& a, const ServedSite& b) {
+  return a.weight->depth() == b.weight->depth() && a.contracted == b.contracted;
+}
 
 // The integer panels of experts [G, K, N].
 struct PackedGroups {
@@ -42,11 +57,14 @@ class FrozenWeight {
   const PackedWeight* integer() const { return integer_.get(); }
   const PackedFloats* values() const { return values_.get(); }
 
+  ServedSite& served() { return served_; }
+
   bool packed() const { return integer_ || codes_ || values_ || groups_; }
   bool packed_scales() const { return integer_ || values_; }  // the scales and zero points too
   int64_t bytes() const;
 
  private:
+  ServedSite served_;
   std::unique_ptr<PackedWeight> integer_;
   std::unique_ptr<PackedFloats> codes_, values_;
   std::unique_ptr<PackedGroups> groups_;

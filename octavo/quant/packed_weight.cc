@@ -1,6 +1,9 @@
 #include "octavo/quant/packed_weight.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory_resource>
 #include <utility>
 
 #include "octavo/base/error.h"
@@ -50,9 +53,6 @@ PackedWeight::PackedWeight(const Run& run, const DotParts& parts, std::vector<in
   four_bits_ = FitsFourBits(format_);
   if (parts.scale) scale_ = parts.scale->Clone();
   if (parts.zero_point) zero_point_ = parts.zero_point->Clone();
-  if (scale_ && !zero_point_ && scale_->dtype() == DType::kF32) {
-    row_scales_ = RightScales({{parts.side.values, format_}, scale_, std::nullopt}, AloneDims(contract_));
-  }
   const Tensor matrix = RightMatrices(parts.side.values, AloneDims(contract_));  // [1, K, N]
   k_ = matrix.dim(1);
   n_ = matrix.dim(2);
@@ -68,6 +68,28 @@ PackedWeight::PackedWeight(const Run& run, const DotParts& parts, std::vector<in
     kernels::PackPanelsI8(run.pool, run.isa, view, tile_, panels_.MutableData<int8_t>(),
                           col_sums_.MutableData<int32_t>());
   }
+  Gather(parts.side.values);
+}
+
+// What MultiplyRows reads.
+void PackedWeight::Gather(const Tensor& values) {
+  std::vector<int64_t> dims;
+  for (int axis : FreeAxes(shape_.rank(), contract_, {})) dims.push_back(shape_[axis]);
+  free_ = Shape(dims);
+  streamed_.panels = panels_.RawData();
+  // int8 panels are followed by sums.
+  const int64_t sums = four_bits_ ? 0 : kernels::PanelsI8Sums(k_, n_, tile_) * int64_t{sizeof(int32_t)};
+  streamed_.panel_bytes = (panels_.bytes() - sums) / std::max<int64_t>((n_ + 15) / 16, 1);
+  streamed_.k = k_;
+  streamed_.n = n_;
+  streamed_.tile = tile_;
+  streamed_.col_sums = col_sums_.Data<int32_t>();
+  streamed_.four_bits = four_bits_;
+  if (!scale_ || zero_point_ || scale_->dtype() != DType::kF32) return;
+  row_scales_ = RightScales({{values, format_}, scale_, std::nullopt}, AloneDims(contract_));
+  kernels::ScaleEpilogue epilogue;
+  SetScales({}, row_scales_, 0, DType::kF32, epilogue);
+  streamed_.scale = epilogue.col_scale;
 }
 
 int64_t PackedWeight::bytes() const {
@@ -143,28 +165,47 @@ void PackedWeight::Multiply(const Run& run, const Tensor& rows, const kernels::S
   if (run.macs != nullptr) run.macs->integer += rows.size() * n_;
 }
 
-Tensor PackedWeight::MultiplyRows(const Run& run, const Tensor& codes, const Tensor& scale) const {
-  const PackedWeight* one = this;
-  return std::move(MultiplyRows(run, {&one, 1}, codes, scale)[0]);
-}
-
 std::vector<Tensor> PackedWeight::MultiplyRows(const Run& run, std::span<const PackedWeight* const> weights,
-                                               const Tensor& codes, const Tensor& scale) {
+                                               const Tensor& codes, const Tensor& scale,
+                                               std::span<const int64_t> lead) {
   const ScopedFloatMode mode;
-  const Tensor rows = codes.ExpandDims(0);
+  const int64_t rows = codes.dim(0), depth = codes.dim(1);
+  const kernels::MatrixView<const int8_t> a = kernels::RowMajor(codes.Data<int8_t>(), rows, depth);
+  // Lists of a few products; longer ones go on to the heap.
+  alignas(std::max_align_t) std::array<std::byte, 4096> memory;
+  std::pmr::monotonic_buffer_resource here(memory.data(), memory.size());
+  std::pmr::vector<kernels::MatMulU4Args> four(&here);
+  std::pmr::vector<kernels::MatMulI8Args> eight(&here);
   std::vector<Tensor> out;
-  std::vector<kernels::MatMulU4Args> four;
-  std::vector<kernels::MatMulI8Args> eight;
+  out.reserve(weights.size());
+  std::pmr::vector<int64_t> dims(&here);
   for (const PackedWeight* weight : weights) {
-    out.push_back(Tensor::Empty({1, codes.dim(0), weight->n_}, DType::kF32));
+    const Streamed& w = weight->streamed_;
+    dims.assign(lead.begin(), lead.end());
+    dims.insert(dims.end(), weight->free_.begin(), weight->free_.end());
+    out.push_back(Tensor::Empty(Shape(std::span<const int64_t>(dims)), DType::kF32));
     kernels::ScaleEpilogue epilogue;
-    SetScales({scale.ExpandDims(0), std::nullopt}, weight->row_scales_, 0, DType::kF32, epilogue);
-    if (weight->four_bits_) {
-      four.push_back(weight->ArgsU4(run, rows, epilogue, out.back()));
+    epilogue.row_scale = {scale.Data<float>(), 1, 0};
+    epilogue.col_scale = w.scale;
+    kernels::IntOutput to;
+    to.f32 = kernels::RowMajor(out.back().MutableData<float>(), rows, w.n);
+    if (w.four_bits) {
+      kernels::MatMulU4Args& args = four.emplace_back();
+      args.a = a;
+      args.panels = {reinterpret_cast<const uint8_t*>(w.panels), w.col_sums, w.k, w.n, w.tile};
+      args.epilogue = epilogue;
+      args.out = to;
+      args.workspace = &run.workspace;
     } else {
-      eight.push_back(weight->ArgsI8(run, rows, epilogue, out.back()));
+      kernels::MatMulI8Args& args = eight.emplace_back();
+      args.a = a;
+      args.panels = {reinterpret_cast<const int8_t*>(w.panels), w.col_sums, w.k, w.n, w.tile};
+      args.tile = w.tile;
+      args.epilogue = epilogue;
+      args.out = to;
+      args.workspace = &run.workspace;
     }
-    if (run.macs != nullptr) run.macs->integer += codes.size() * weight->n_;
+    if (run.macs != nullptr) run.macs->integer += codes.size() * w.n;
   }
   if (!four.empty()) kernels::MatMulU4(run.pool, run.isa, four);
   if (!eight.empty()) kernels::MatMulI8(run.pool, run.isa, eight);
@@ -173,13 +214,11 @@ std::vector<Tensor> PackedWeight::MultiplyRows(const Run& run, std::span<const P
 
 PanelStream PackedWeight::StreamOf(std::span<const PackedWeight* const> weights, int workers) {
   constexpr int64_t kMost = int64_t{256} << 10;  // of a worker: it must stay in its second cache until it is read
-  const auto panels_of = [](const PackedWeight& weight) { return (weight.n_ + 15) / 16; };
   int64_t panels = 0;
-  for (const PackedWeight* weight : weights) panels += panels_of(*weight);
-  const Tensor& first = weights[0]->panels_;
-  const int64_t panel_bytes = first.bytes() / std::max<int64_t>(panels_of(*weights[0]), 1);
-  const int64_t stride = kernels::PanelRuns(panels, panel_bytes, 1, workers).First(0).end * panel_bytes;
-  return {first.RawData(), stride, std::min(stride, kMost)};
+  for (const PackedWeight* weight : weights) panels += (weight->streamed_.n + 15) / 16;
+  const Streamed& first = weights[0]->streamed_;
+  const int64_t stride = kernels::PanelRuns(panels, first.panel_bytes, 1, workers).First(0).end * first.panel_bytes;
+  return {first.panels, stride, std::min(stride, kMost)};
 }
 
 Tensor PackedDot(const Run& run, const DotOperand& lhs, const std::vector<int>& lhs_contract,

@@ -21,8 +21,8 @@ namespace octavo::quant {
 
 // For ThreadPool::FetchAhead.
 struct PanelStream {
-  const std::byte* data;
-  int64_t stride, each;
+  const std::byte* data = nullptr;
+  int64_t stride = 0, each = 0;
 };
 
 class PackedWeight {
@@ -42,18 +42,17 @@ class PackedWeight {
   bool four_bits() const { return four_bits_; }
 
   const std::vector<int>& contract() const { return contract_; }
-  int64_t depth() const { return k_; }  // of a product's sum
+  int64_t depth() const { return streamed_.k; }  // of a product's sum
 
   // The codes it was made from.
   Tensor Unpacked() const;
 
-  // Rows of codes [M, K] with a scale each [M, 1] times the weight: f32 [M, N], the bits of PackedDot. For products
-  // that run again and again (serving): nothing about the weight is looked up anew. Only where TakesRows.
-  bool TakesRows() const { return row_scales_.scale.has_value(); }
-  Tensor MultiplyRows(const Run& run, const Tensor& codes, const Tensor& scale) const;
-  // The same for several weights of one depth. Few rows stream them together.
+  // Rows of codes [M, K] with a scale each [M, 1], gapless, times weights of one depth: f32 [lead…, weight free…] with
+  // M rows in `lead`, the bits of PackedDot. For products that run again and again (serving): nothing about a weight is
+  // looked up anew, and few rows stream the weights together. Only where each TakesRows.
+  bool TakesRows() const { return streamed_.scale.data != nullptr; }
   static std::vector<Tensor> MultiplyRows(const Run& run, std::span<const PackedWeight* const> weights,
-                                          const Tensor& codes, const Tensor& scale);
+                                          const Tensor& codes, const Tensor& scale, std::span<const int64_t> lead);
 
   // What the workers of such a product of few rows begin with.
   static PanelStream StreamOf(std::span<const PackedWeight* const> weights, int workers);
@@ -63,6 +62,7 @@ class PackedWeight {
   bool Takes(const DotParts& lhs, const std::vector<int>& lhs_contract) const;
 
  private:
+  void Gather(const Tensor& values);
   // The weight as the right side of a dot; its codes are in the panels, so they are meta here.
   DotParts Parts() const;
   void Multiply(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue, Tensor& out) const;
@@ -76,6 +76,19 @@ class PackedWeight {
   friend Tensor PackedDot(const Run& run, const DotParts& lhs, const std::vector<int>& lhs_contract,
                           const PackedWeight& weight, DType result);
 
+  // All that MultiplyRows reads: a model's other weights stream through the caches between two visits, so each line
+  // costs a trip to memory.
+  struct Streamed {
+    const std::byte* panels = nullptr;
+    int64_t panel_bytes = 0;  // of 16 columns
+    int64_t k = 0, n = 0, tile = 0;
+    const int32_t* col_sums = nullptr;
+    kernels::ScaleView<float> scale;  // per column and tile; null where scales are of another kind
+    bool four_bits = false;
+  };
+
+  Streamed streamed_;
+  Shape free_;  // of the weight's axes that stay
   Shape shape_;
   std::vector<int> contract_;
   Format format_;

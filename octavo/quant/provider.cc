@@ -38,7 +38,29 @@ Run Provider::RunIn(ops::Context& context, const SitePlan& site, const ops::Oper
   return run;
 }
 
+ServedSite* Provider::Known(const ops::Context& context, const ops::DotCall& call) {
+  if (context.tape != nullptr || options_.health != nullptr || call.kept != nullptr) return nullptr;
+  if (call.rhs.parameter == nullptr || !call.rhs.quantized() || call.lhs.quantized()) return nullptr;
+  FrozenWeight* const weight = weights_.Settled(*call.rhs.parameter);
+  if (weight == nullptr || weight->served().site == nullptr) return nullptr;
+  ServedSite& known = weight->served();
+  const Tensor& x = call.lhs.tensor();
+  const auto count = static_cast<size_t>(known.contracted);
+  const bool fits = x.dtype() == DType::kF32 && x.rank() == known.lhs_rank && call.dims.lhs_batch.empty() &&
+                    call.dims.rhs_batch.empty() && call.dims.lhs_contract.size() == count &&
+                    call.dims.rhs_contract.size() == count;
+  if (!fits || x.is_meta() || x.size() == 0 || !x.is_contiguous()) return nullptr;
+  for (size_t i = 0; i < count; ++i) {
+    const int left = known.lhs_rank - known.contracted + static_cast<int>(i);
+    if (call.dims.lhs_contract[i] != left || call.dims.rhs_contract[i] != static_cast<int>(i)) return nullptr;
+  }
+  return known.site->site == call.site ? &known : nullptr;
+}
+
 std::optional<ops::Var> Provider::Dot(ops::Context& context, const ops::DotCall& call) {
+  if (ServedSite* const known = Known(context, call)) {
+    return std::move(Serve(*this, RunIn(context, *known->site), call.lhs.tensor(), {&known, 1})[0]);
+  }
   const SitePlan& site = Find(call.site);
   if (!site.treatment) return std::nullopt;
   SiteCall at{*this, context, site, call.lhs, call.rhs, call.kept};
@@ -58,6 +80,12 @@ std::optional<ops::Var> Provider::Dot(ops::Context& context, const ops::DotCall&
 }
 
 std::optional<std::vector<ops::Var>> Provider::Dots(ops::Context& context, std::span<const ops::DotCall> calls) {
+  std::vector<ServedSite*> known;
+  for (const ops::DotCall& call : calls) {
+    known.push_back(Known(context, call));
+    if (known.back() == nullptr || !GoTogether(*known[0], *known.back())) break;
+    if (known.size() == calls.size()) return Serve(*this, RunIn(context, *known[0]->site), call.lhs.tensor(), known);
+  }
   std::vector<SiteCall> at;
   for (const ops::DotCall& call : calls) {
     const SitePlan& site = Find(call.site);
@@ -85,14 +113,6 @@ std::optional<ops::KvFormat> Provider::KvCache(ops::Context&, const ops::KvCall&
   if (caches_.empty()) return std::nullopt;
   const auto at = caches_.find(call.site);
   return at == caches_.end() ? std::nullopt : std::optional(at->second);
-}
-
-void StreamOrder::Next(ThreadPool& pool, std::span<const PackedWeight* const> weights) {
-  const PanelStream stream = PackedWeight::StreamOf(weights, pool.size());
-  if (last_ != nullptr) followers_.insert_or_assign(last_, stream);
-  last_ = stream.data;
-  const auto at = followers_.find(stream.data);
-  if (at != followers_.end()) pool.FetchAhead(at->second.data, at->second.stride, at->second.each);
 }
 
 RngKey NoiseKey(const ops::Context& context, const ops::Site& site) {

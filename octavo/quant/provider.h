@@ -31,19 +31,6 @@ struct QuantizedRows {
   QArray rows;    // [M, K], a scale per row
 };
 
-// Which weights followed which when a few rows streamed them last: what comes next is fetched while a step does
-// something else than reading weights. A model runs its layers in one order, so only the first step guesses wrong.
-class StreamOrder {
- public:
-  // Called before a product; tells the pool what followed it last time.
-  void Next(ThreadPool& pool, std::span<const PackedWeight* const> weights);
-
- private:
-  std::unordered_map<const std::byte*, PanelStream>
-      followers_;  // by where the panels begin; addresses only, never read here
-  const std::byte* last_ = nullptr;
-};
-
 class Provider : public ops::Interceptor {
  public:
   // `plan` must outlive the provider.
@@ -62,7 +49,9 @@ class Provider : public ops::Interceptor {
   WeightCache& weights() { return weights_; }
 
   QuantizedRows& last_rows() { return last_rows_; }
-  StreamOrder& streams() { return streams_; }
+  // What a few rows streamed last. Each product notes what it follows, so that these weights are fetched while a step
+  // does something else than reading weights. A model runs its layers in one order: only the first step guesses wrong.
+  ServedSite*& last_stream() { return last_stream_; }
 
   const Plan& plan() const { return plan_; }
   // What the quantized dots run with, in a given context.
@@ -72,12 +61,14 @@ class Provider : public ops::Interceptor {
 
  private:
   const SitePlan& Find(const ops::Site& site) const;
+  // What is known of a projection that would go the short way again; null: it is to be looked at anew.
+  ServedSite* Known(const ops::Context& context, const ops::DotCall& call);
 
   const Plan& plan_;
   ProviderOptions options_;
   WeightCache weights_;
   QuantizedRows last_rows_;
-  StreamOrder streams_;
+  ServedSite* last_stream_ = nullptr;  // of weights_, which keeps its addresses
   // Asked several times per product: a hash touches fewer cold lines than a tree.
   std::unordered_map<ops::Site, const SitePlan*, ops::SiteHash> by_site_;
   std::unordered_map<ops::Site, ops::KvFormat, ops::SiteHash> caches_;

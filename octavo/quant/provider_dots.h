@@ -38,6 +38,9 @@ ops::Var DelayedDot(const SiteCall& call, const DelayedTreatment& treatment);
 ops::Var BlockDot(const SiteCall& call, const BlockTreatment& treatment);
 ops::Var TeDelayedDot(const SiteCall& call, const DelayedTreatment& treatment);
 ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment);
+// The short way of serving (decision 0017): products of one activation with weights of one depth, contracting as many
+// of its axes.
+std::vector<ops::Var> Serve(Provider& provider, const Run& run, const Tensor& x, std::span<ServedSite* const> sites);
 // The projections of one activation when every one goes the short way of serving; else nullopt.
 std::optional<std::vector<ops::Var>> ServedDots(std::span<const SiteCall> calls);
 ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes);

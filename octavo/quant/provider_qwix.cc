@@ -55,10 +55,33 @@ const PackedWeight* ServedWeight(const SiteCall& call, const Run& run) {
   return ContractsTheEnd(x, call.site.dims, *weight) ? weight : nullptr;
 }
 
+// Whether contracted axes are the first of a weight, in their order.
+bool ContractsTheBeginning(const std::vector<int>& contract) {
+  for (size_t i = 0; i < contract.size(); ++i) {
+    if (contract[i] != static_cast<int>(i)) return false;
+  }
+  return true;
+}
+
+// What a product on the short way needs to know; kept with the weight once its codes are gone, else in `fresh`. Null:
+// the call does not go that way.
+ServedSite* Serving(const SiteCall& call, const Run& run, ServedSite& fresh) {
+  const PackedWeight* weight = ServedWeight(call, run);
+  if (weight == nullptr) return nullptr;
+  fresh.weight = weight;
+  fresh.lhs_rank = call.lhs.tensor().rank();
+  fresh.contracted = static_cast<int>(call.site.dims.lhs_contract.size());
+  const bool plain = call.rhs.parameter != nullptr && ContractsTheBeginning(call.site.dims.rhs_contract);
+  FrozenWeight* settled = plain ? call.provider.weights().Settled(*call.rhs.parameter) : nullptr;
+  if (settled == nullptr) return &fresh;
+  settled->served() = fresh;
+  settled->served().site = &call.site;
+  return &settled->served();
+}
+
 // The rows of x [..., K], quantized now or by the product before.
-const QArray& ServedRows(const SiteCall& call, const Run& run, int64_t depth) {
-  const Tensor& x = call.lhs.tensor();
-  QuantizedRows& last = call.provider.last_rows();
+const QArray& ServedRows(Provider& provider, const Run& run, const Tensor& x, int64_t depth) {
+  QuantizedRows& last = provider.last_rows();
   const bool same = last.source.defined() && last.source.SharesStorageWith(x) && last.source.size() == x.size() &&
                     last.source.Data<float>() == x.Data<float>() && last.rows.qvalue.dim(1) == depth;
   if (!same) {
@@ -72,28 +95,41 @@ const QArray& ServedRows(const SiteCall& call, const Run& run, int64_t depth) {
   return last.rows;
 }
 
-// Products of one activation with weights of one depth.
-std::vector<ops::Var> Serve(std::span<const SiteCall> calls, std::span<const PackedWeight* const> weights,
-                            const Run& run) {
+// Before a few rows stream weights: notes that they follow the ones before, and asks for those that followed them.
+void FetchNext(Provider& provider, ThreadPool& pool, ServedSite& site, std::span<const PackedWeight* const> weights) {
+  ServedSite*& last = provider.last_stream();
+  if (last != nullptr) last->next = PackedWeight::StreamOf(weights, pool.size());
+  last = &site;
+  if (site.next.data != nullptr) pool.FetchAhead(site.next.data, site.next.stride, site.next.each);
+}
+
+}  // namespace
+
+std::vector<ops::Var> Serve(Provider& provider, const Run& run, const Tensor& x, std::span<ServedSite* const> sites) {
   constexpr int64_t kStreamedRows = 8;  // more are computed, not read
-  const QArray& rows = ServedRows(calls[0], run, weights[0]->depth());
-  if (rows.qvalue.dim(0) <= kStreamedRows) calls[0].provider.streams().Next(run.pool, weights);
-  std::vector<Tensor> out = PackedWeight::MultiplyRows(run, weights, rows.qvalue, rows.scale);
+  std::vector<const PackedWeight*> weights;
+  weights.reserve(sites.size());
+  for (const ServedSite* site : sites) weights.push_back(site->weight);
+  const QArray& rows = ServedRows(provider, run, x, weights[0]->depth());
+  if (rows.qvalue.dim(0) <= kStreamedRows && sites[0]->site != nullptr) {
+    FetchNext(provider, run.pool, *sites[0], weights);
+  }
+  const std::span<const int64_t> lead = x.shape().dims().first(static_cast<size_t>(x.rank() - sites[0]->contracted));
   std::vector<ops::Var> results;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const Shape &x = calls[i].lhs.shape(), &own = weights[i]->shape();
-    std::vector<int64_t> dims(x.begin(), x.end());
-    dims.resize(dims.size() - calls[i].site.dims.lhs_contract.size());
-    for (int axis : FreeAxes(own.rank(), weights[i]->contract(), {})) dims.push_back(own[axis]);
-    results.emplace_back(out[i].Reshape(dims));
+  results.reserve(sites.size());
+  for (Tensor& out : PackedWeight::MultiplyRows(run, weights, rows.qvalue, rows.scale, lead)) {
+    results.emplace_back(std::move(out));
   }
   return results;
 }
 
+namespace {
+
 std::optional<ops::Var> ServedProjection(const SiteCall& call, const Run& run) {
-  const PackedWeight* weight = ServedWeight(call, run);
-  if (weight == nullptr) return std::nullopt;
-  return std::move(Serve({&call, 1}, {&weight, 1}, run)[0]);
+  ServedSite fresh;
+  ServedSite* const site = Serving(call, run, fresh);
+  if (site == nullptr) return std::nullopt;
+  return std::move(Serve(call.provider, run, call.lhs.tensor(), {&site, 1})[0]);
 }
 
 // Whether a site's rows are quantized as the short way does it.
@@ -198,13 +234,16 @@ ops::Var GroupedDot(const SiteCall& call, const GroupedTreatment& treatment) {
 }
 
 std::optional<std::vector<ops::Var>> ServedDots(std::span<const SiteCall> calls) {
-  std::vector<const PackedWeight*> weights;
-  for (const SiteCall& call : calls) {
+  std::vector<ServedSite> fresh(calls.size());
+  std::vector<ServedSite*> sites;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const SiteCall& call = calls[i];
     if (!ServesRows(call.site)) return std::nullopt;
-    weights.push_back(ServedWeight(call, call.provider.RunIn(call.context, call.site, call.rhs)));
-    if (weights.back() == nullptr || weights.back()->depth() != weights[0]->depth()) return std::nullopt;
+    sites.push_back(Serving(call, call.provider.RunIn(call.context, call.site, call.rhs), fresh[i]));
+    if (sites.back() == nullptr || !GoTogether(*sites[0], *sites.back())) return std::nullopt;
   }
-  return Serve(calls, weights, calls[0].provider.RunIn(calls[0].context, calls[0].site, calls[0].rhs));
+  return Serve(calls[0].provider, calls[0].provider.RunIn(calls[0].context, calls[0].site), calls[0].lhs.tensor(),
+               sites);
 }
 
 ops::Var RaggedSiteDot(const SiteCall& call, const Tensor& group_sizes) {

@@ -62,6 +62,12 @@ FrozenWeight& WeightCache::Frozen(const ops::Parameter& parameter) {
   return packed.weight;
 }
 
+FrozenWeight* WeightCache::Settled(const ops::Parameter& parameter) {
+  if (!parameter.frozen() || !parameter.qarray().qvalue.is_meta()) return nullptr;
+  const auto at = frozen_.find(&parameter);
+  return at == frozen_.end() || !at->second.source.is_meta() ? nullptr : &at->second.weight;
+}
+
 bool WeightCache::Release(ops::Parameter& parameter) {
   const auto at = parameter.frozen() ? frozen_.find(&parameter) : frozen_.end();
   if (at == frozen_.end() || !at->second.weight.packed()) return false;

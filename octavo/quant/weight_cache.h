@@ -42,6 +42,8 @@ class WeightCache {
 
   // The panels of a frozen weight, for Run::frozen. Other codes under the same parameter start anew.
   FrozenWeight& Frozen(const ops::Parameter& parameter);
+  // The same for a parameter whose codes were dropped; null for others.
+  FrozenWeight* Settled(const ops::Parameter& parameter);
   // Drops the codes of a parameter whose panels exist, and the scales that are in them; true when that is so. The first
   // product made them.
   bool Release(ops::Parameter& parameter);
@@ -55,8 +57,8 @@ class WeightCache {
     std::shared_ptr<const PreparedWeight> weight;
   };
   struct Packed {
-    Tensor source;  // keeps the address it is known by from being used again; meta once it was released
     FrozenWeight weight;
+    Tensor source;  // keeps the address it is known by from being used again; meta once it was released
   };
 
   bool active_ = false;
