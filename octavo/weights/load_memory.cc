@@ -108,6 +108,7 @@ LoadMemory LoadMemoryOf(const ParameterReader& reader) {
     if (!stored.stack.empty() && IsOctavo(reader.stored().kind))
       stacks[stored.stack] += stored.shape.size() * SizeOf(stored.dtype);
   }
+  if (reader.ReadsTogether()) reading *= reader.pool().size();
   int64_t whole = 0;  // a stack of layers is read as one and kept until its last layer was taken (LoadModel)
   for (const auto& item : stacks) whole = std::max(whole, item.second);
   int64_t packing = 0;

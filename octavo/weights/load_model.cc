@@ -1,6 +1,7 @@
 #include "octavo/weights/load_model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "octavo/base/check.h"
@@ -17,28 +18,18 @@ namespace {
 // Raised whenever the same weights under the same recipe give other bits than before.
 constexpr int kNumericsVersion = 1;
 
-// What is wrong with the values of parameters, all of it at once.
-class Faults {
- public:
-  template <typename Action>
-  void Run(const Action& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kFile) throw;
-      list_.Add(error.message());
-    }
+// What is wrong with the values of parameters, all of it at once; empty texts for those that are good.
+void ThrowFaults(const std::string& where, const std::vector<std::string>& faults) {
+  FaultList list;
+  for (const std::string& fault : faults) {
+    if (!fault.empty()) list.Add(fault);
   }
-  void Throw(const std::string& where) const {
-    if (list_.count() == 0) return;
-    throw Error(ErrorCode::kFile,
-                fmt::format("{}: {} of its tensors are damaged; nothing was loaded", where, list_.count()),
-                list_.Text() + "copy or make it again");
-  }
-
- private:
-  FaultList list_;
-};
+  if (list.count() == 0) return;
+  throw Error(ErrorCode::kFile,
+              fmt::format("{}: {} of its tensors {} damaged; nothing was loaded", where, list.count(),
+                          list.count() == 1 ? "is" : "are"),
+              list.Text() + "copy or make it again");
+}
 
 void UpdateText(Digest& digest, std::string_view text) {
   digest.Update(std::as_bytes(std::span(text)));
@@ -69,7 +60,61 @@ std::string ArchitectureOf(const models::ModelConfig& config) {
   return json.dump();
 }
 
-std::string FingerprintOf(const models::Model& model, const ops::StateStore& state, const quant::RecipeChoice* recipe) {
+// The layers of a stack one after another: the stack is kept in memory from its first layer to its last.
+std::vector<ops::Parameter*> InOrderOfStacks(const StoredModel& stored, models::Model& model) {
+  std::vector<ops::Parameter*> parameters(model.parameters().begin(), model.parameters().end());
+  std::stable_sort(parameters.begin(), parameters.end(), [&](const ops::Parameter* a, const ops::Parameter* b) {
+    return stored.floats.tensors.at(a->name).stack < stored.floats.tensors.at(b->name).stack;
+  });
+  return parameters;
+}
+
+// Runs work(i) for each parameter, by all threads.
+template <typename Work>
+void ForEach(ThreadPool& pool, size_t count, const Work& work) {
+  std::atomic<size_t> next = 0;
+  pool.Run([&](int, int) {
+    for (size_t i; (i = next.fetch_add(1)) < count;) work(i);
+  });
+}
+
+void ReadAll(ParameterReader& reader) {
+  const std::vector<ops::Parameter*> parameters = InOrderOfStacks(reader.stored(), reader.model());
+  std::vector<std::string> faults(parameters.size());
+  const auto read = [&](size_t i) {
+    try {
+      parameters[i]->value = reader.Read(parameters[i]->name);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kFile) throw;
+      faults[i] = error.message();
+    }
+  };
+  if (reader.ReadsTogether()) {
+    ForEach(reader.pool(), parameters.size(), read);
+  } else {
+    for (size_t i = 0; i < parameters.size(); ++i) read(i);
+  }
+  ThrowFaults(reader.stored().path.string(), faults);
+}
+
+std::string DigestOf(const ops::Parameter& parameter) {
+  Digest digest;
+  UpdateText(digest, parameter.name);
+  if (parameter.frozen()) {
+    const QArray& codes = parameter.qarray();
+    UpdateText(digest, Info(codes.format).name);
+    UpdateTensor(digest, codes.qvalue);
+    UpdateTensor(digest, codes.scale);
+    if (codes.zero_point) UpdateTensor(digest, *codes.zero_point);
+  } else {
+    UpdateTensor(digest, parameter.tensor());
+  }
+  return digest.Hex();
+}
+
+std::string FingerprintOf(const ParameterReader& reader, const ops::StateStore& state) {
+  const models::Model& model = reader.model();
+  const quant::RecipeChoice* recipe = reader.recipe();
   Digest digest;
   UpdateText(digest, fmt::format("numerics {}", kNumericsVersion));
   UpdateText(digest, NameOf(model.config().dtype));
@@ -83,28 +128,11 @@ std::string FingerprintOf(const models::Model& model, const ops::StateStore& sta
     UpdateText(digest, name);
     UpdateTensor(digest, value);
   }
-  for (const ops::Parameter* parameter : model.parameters()) {
-    UpdateText(digest, parameter->name);
-    if (parameter->frozen()) {
-      const QArray& codes = parameter->qarray();
-      UpdateText(digest, Info(codes.format).name);
-      UpdateTensor(digest, codes.qvalue);
-      UpdateTensor(digest, codes.scale);
-      if (codes.zero_point) UpdateTensor(digest, *codes.zero_point);
-    } else {
-      UpdateTensor(digest, parameter->tensor());
-    }
-  }
+  const auto parameters = model.parameters();
+  std::vector<std::string> digests(parameters.size());
+  ForEach(reader.pool(), digests.size(), [&](size_t i) { digests[i] = DigestOf(*parameters[i]); });
+  for (const std::string& one : digests) UpdateText(digest, one);
   return digest.Hex();
-}
-
-// The layers of a stack one after another: the stack is kept in memory from its first layer to its last.
-std::vector<ops::Parameter*> InOrderOfStacks(const StoredModel& stored, models::Model& model) {
-  std::vector<ops::Parameter*> parameters(model.parameters().begin(), model.parameters().end());
-  std::stable_sort(parameters.begin(), parameters.end(), [&](const ops::Parameter* a, const ops::Parameter* b) {
-    return stored.floats.tensors.at(a->name).stack < stored.floats.tensors.at(b->name).stack;
-  });
-  return parameters;
 }
 
 }  // namespace
@@ -123,29 +151,28 @@ LoadedModel LoadModel(ParameterReader& reader) {
     loaded.recipe_name = reader.recipe()->name;
     loaded.recipe_text = reader.recipe()->text;
   }
-  Faults faults;
-  for (ops::Parameter* parameter : InOrderOfStacks(stored, reader.model())) {
-    faults.Run([&] { parameter->value = reader.Read(parameter->name); });
-  }
-  faults.Throw(stored.path.string());
+  ReadAll(reader);
   for (const ops::Parameter* parameter : reader.model().parameters()) loaded.parameter_bytes += BytesOf(*parameter);
-  loaded.fingerprint = FingerprintOf(reader.model(), loaded.state, reader.recipe());
+  loaded.fingerprint = FingerprintOf(reader, loaded.state);
   loaded.model = reader.TakeModel();
   loaded.plan = reader.TakePlan();
   return loaded;
 }
 
 void LoadFloats(const StoredModel& stored, models::Model& model) {
-  Faults faults;
   std::vector<Tensor> values;
+  std::vector<std::string> faults;
   for (const ops::Parameter* parameter : model.parameters()) {
-    faults.Run([&] {
+    try {
       const Tensor value = stored.floats.tensors.at(parameter->name).read();
       const DType dtype = parameter->tensor().dtype();
       values.push_back(value.dtype() == dtype ? value.Contiguous() : ConvertFloats(value, dtype));
-    });
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kFile) throw;
+      faults.push_back(error.message());
+    }
   }
-  faults.Throw(stored.path.string());
+  ThrowFaults(stored.path.string(), faults);
   for (size_t i = 0; i < values.size(); ++i) model.parameters()[i]->value = values[i];
 }
 

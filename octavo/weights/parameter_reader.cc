@@ -148,6 +148,13 @@ ParameterValue ParameterReader::Read(const std::string& name) const {
   return As(ReadStored(name), model_->config().weight_dtype);
 }
 
+bool ParameterReader::ReadsTogether() const {
+  return IsOctavo(stored_.kind) && std::ranges::all_of(model_->parameters(), [&](const ops::Parameter* parameter) {
+           const SourceTensor& stored = stored_.floats.tensors.at(parameter->name);
+           return stored.stack.empty() && (!ReadsCodes(parameter->name) || IsStoredAsCodes(parameter->name));
+         });
+}
+
 ops::StateStore ParameterReader::ServingState() const {
   ops::StateStore kept;
   if (recipe_ == nullptr) return kept;

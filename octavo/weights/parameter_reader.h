@@ -36,6 +36,10 @@ class ParameterReader {
   // As the loaded model holds it: floats have the parameter's type.
   ParameterValue Read(const std::string& name) const;
 
+  // Whether several threads may Read at once: parameters that are only copied and checked, each from its own place.
+  bool ReadsTogether() const;
+  ThreadPool& pool() const { return pool_; }
+
   // State that the forward pass of frozen weights needs: no masks, nothing of gradients.
   ops::StateStore ServingState() const;
 
