@@ -177,7 +177,7 @@ inline __attribute__((always_inline)) void AddProducts(__m512i& sum, __m512i lin
 
 // Lines are asked for so many bytes before they are needed: one takes some 150 ns from a busy memory, in which a core
 // reads 2 KiB.
-constexpr int64_t kAhead = 4096;
+constexpr int64_t kAhead = 4096, kTilesAhead = 16;
 
 // Raw sums of one panel over `lines` lines, acc[r] for each row. Few rows get two sums each, to hide the latency of the
 // additions.
@@ -228,7 +228,9 @@ void DirectPanels(const IntBlock& block, const IntRect& rect, int64_t row, const
       __m512i acc[kRows];
       DirectSums<Codec, kRows>(codec, strip + tile * a_tile, b + tile * b_tile, block.units, acc);
       if (fused) {
-        const __m512 scale = _mm512_maskz_loadu_ps(inside, col + tile * epilogue.col_tile_stride());
+        const float* const scales = col + tile * epilogue.col_tile_stride();
+        _mm_prefetch(reinterpret_cast<const char*>(scales + kTilesAhead * epilogue.col_tile_stride()), _MM_HINT_T0);
+        const __m512 scale = _mm512_maskz_loadu_ps(inside, scales);
         const int32_t* add = epilogue.RowAdds(at, tile);
 #pragma GCC unroll 14
         for (int r = 0; r < kRows; ++r) {

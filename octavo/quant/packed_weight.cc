@@ -68,11 +68,30 @@ PackedWeight::PackedWeight(const Run& run, const DotParts& parts, std::vector<in
     kernels::PackPanelsI8(run.pool, run.isa, view, tile_, panels_.MutableData<int8_t>(),
                           col_sums_.MutableData<int32_t>());
   }
-  Gather(parts.side.values);
+  PackScales(parts.side.values);
+  Gather();
+}
+
+// Scales as the kernels meet them: in their own order those of one panel and the next group lie a row of the weight
+// apart, and each costs a trip to memory.
+void PackedWeight::PackScales(const Tensor& values) {
+  if (!scale_ || zero_point_ || scale_->dtype() != DType::kF32) return;
+  const Tensor scales = RightScales({{values, format_}, scale_, std::nullopt}, AloneDims(contract_))
+                            .scale->Contiguous();  // [1, tiles, N]
+  const int64_t tiles = scales.dim(1), columns = scales.dim(2), panels = (n_ + 15) / 16;
+  panel_scales_ = Tensor::Zeros({panels, tiles, 16}, DType::kF32);
+  const float* from = scales.Data<float>();
+  float* to = panel_scales_.MutableData<float>();
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    for (int64_t n = 0; n < n_; ++n) {
+      to[(n / 16 * tiles + tile) * 16 + n % 16] = from[tile * columns + (columns == 1 ? 0 : n)];
+    }
+  }
+  scale_ = Tensor::Meta(scale_->shape(), DType::kF32);
 }
 
 // What MultiplyRows reads.
-void PackedWeight::Gather(const Tensor& values) {
+void PackedWeight::Gather() {
   std::vector<int64_t> dims;
   for (int axis : FreeAxes(shape_.rank(), contract_, {})) dims.push_back(shape_[axis]);
   free_ = Shape(dims);
@@ -85,16 +104,14 @@ void PackedWeight::Gather(const Tensor& values) {
   streamed_.tile = tile_;
   streamed_.col_sums = col_sums_.Data<int32_t>();
   streamed_.four_bits = four_bits_;
-  if (!scale_ || zero_point_ || scale_->dtype() != DType::kF32) return;
-  row_scales_ = RightScales({{values, format_}, scale_, std::nullopt}, AloneDims(contract_));
-  kernels::ScaleEpilogue epilogue;
-  SetScales({}, row_scales_, 0, DType::kF32, epilogue);
-  streamed_.scale = epilogue.col_scale;
+  if (!panel_scales_.defined()) return;
+  const int64_t tiles = panel_scales_.dim(1);
+  streamed_.scale = {panel_scales_.Data<float>(), 1, tiles == 1 ? 0 : 16, tiles * 16};
 }
 
 int64_t PackedWeight::bytes() const {
-  return panels_.bytes() + col_sums_.bytes() + (scale_ ? scale_->bytes() : 0) +
-         (zero_point_ ? zero_point_->bytes() : 0);
+  const int64_t scales = panel_scales_.defined() ? panel_scales_.bytes() : scale_ ? scale_->bytes() : 0;
+  return panels_.bytes() + col_sums_.bytes() + scales + (zero_point_ ? zero_point_->bytes() : 0);
 }
 
 Tensor PackedWeight::Unpacked() const {
@@ -243,10 +260,13 @@ Tensor PackedDot(const Run& run, const DotParts& left, const std::vector<int>& l
   const DotParts right = weight.Parts();
   const DType math = *ScaleMathDType(left, right);
   const Tensor rows = LeftMatrices(left.side.values, dims);  // [1, M, K]
-  const SideScales left_scales = LeftScales(left, dims), right_scales = RightScales(right, dims);
   Tensor out = Tensor::Empty({1, rows.dim(1), weight.n_}, math);
   kernels::ScaleEpilogue epilogue;
+  const bool packed = weight.panel_scales_.defined();
+  const SideScales right_scales = packed ? SideScales() : RightScales(right, dims),
+                   left_scales = LeftScales(left, dims);
   SetScales(left_scales, right_scales, 0, math, epilogue);
+  if (packed) epilogue.col_scale = weight.streamed_.scale;
   weight.Multiply(run, rows, epilogue, out);
   return CastTo(out.Reshape(shape), result);
 }

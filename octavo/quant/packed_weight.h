@@ -62,7 +62,8 @@ class PackedWeight {
   bool Takes(const DotParts& lhs, const std::vector<int>& lhs_contract) const;
 
  private:
-  void Gather(const Tensor& values);
+  void PackScales(const Tensor& values);
+  void Gather();
   // The weight as the right side of a dot; its codes are in the panels, so they are meta here.
   DotParts Parts() const;
   void Multiply(const Run& run, const Tensor& rows, const kernels::ScaleEpilogue& epilogue, Tensor& out) const;
@@ -83,7 +84,7 @@ class PackedWeight {
     int64_t panel_bytes = 0;  // of 16 columns
     int64_t k = 0, n = 0, tile = 0;
     const int32_t* col_sums = nullptr;
-    kernels::ScaleView<float> scale;  // per column and tile; null where scales are of another kind
+    kernels::ScaleView<float> scale;  // of panel_scales_; null where scales are of another kind
     bool four_bits = false;
   };
 
@@ -95,9 +96,9 @@ class PackedWeight {
   bool four_bits_;
   int64_t k_ = 0, n_ = 0, tile_ = 0;
   Tensor panels_, col_sums_;          // u8 or i8 bytes; i32
-  std::optional<Tensor> scale_;       // as given
+  std::optional<Tensor> scale_;       // as given; meta where panel_scales_ has it
   std::optional<Tensor> zero_point_;  // as given
-  SideScales row_scales_;             // the f32 scale as products by MultiplyRows read it; none with a zero point
+  Tensor panel_scales_;               // f32 without zero points, in the order of the panels: [panels, tiles, 16]
 };
 
 // lhs [..., K axes, ...] (codes, or quantized per row, tiles like the weight's or none) times the weight:
