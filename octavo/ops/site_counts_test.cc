@@ -24,7 +24,8 @@ TEST(SiteCounts, CountsAsAMapDoes) {
         ASSERT_EQ(counts.Find(path, op), at == expected.end() ? 0 : at->second);
         ASSERT_EQ(counts.Has(path, op), at != expected.end());
       } else {
-        ASSERT_EQ(counts.At(path, op)++, expected[{path, op}]++);
+        int& known = expected[{path, op}];
+        ASSERT_EQ(counts.At(path, op)++, known++);
       }
       ASSERT_EQ(counts.size(), expected.size());
     }
