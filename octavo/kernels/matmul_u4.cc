@@ -77,7 +77,7 @@ PanelsU4 PackPanelsU4(ThreadPool& pool, Isa isa, MatrixView<const int8_t> b, int
                             cut.length,
                             PaddedColumns(b.cols)};
   std::atomic<bool> inside = true;
-  pool.ParallelFor(target.padded / kPanelColumns, 1, [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(target.padded / kPanelColumns, 4, [&](int64_t begin, int64_t end) {
     const auto pack = isa >= Isa::kAvx2 ? PackPanelsU4Avx2 : PackPanelsU4Reference;
     if (!pack(b, target, begin, end)) inside = false;
   });

@@ -36,29 +36,40 @@ __m128i StoreLine(const __m128i step[8], uint8_t* to) {
   return seen;
 }
 
-// One panel of one tile; `load(step)` gives the 16 codes of a step. Returns the bits of all codes + 8.
-template <typename Load>
-uint8_t PackTile(const PanelsTarget& t, int64_t tile, int64_t panel, const Load& load) {
+// One line of a panel from 8 steps of 16 codes; adds the codes to `sums` and returns the bits of all codes + 8.
+__m128i PackLine(const __m128i codes[8], uint8_t* to, __m256i sums[2]) {
   const __m128i eight = _mm_set1_epi8(8);
-  __m128i seen = _mm_setzero_si128();
-  __m256i sum = _mm256_setzero_si256(), sums[2] = {sum, sum};
-  uint8_t* to = reinterpret_cast<uint8_t*>(t.data) + (panel * t.tiles + tile) * t.units * kLineBytes;
-  for (int64_t unit = 0; unit < t.units; ++unit) {
-    __m128i step[8];
-    sum = _mm256_setzero_si256();
-    for (int i = 0; i < 8; ++i) {
-      const __m128i codes = load(unit * 8 + i);
-      sum = _mm256_add_epi16(sum, _mm256_cvtepi8_epi16(codes));
-      step[i] = _mm_add_epi8(codes, eight);
-    }
-    seen = _mm_or_si128(seen, StoreLine(step, to + unit * kLineBytes));
-    sums[0] = _mm256_add_epi32(sums[0], _mm256_cvtepi16_epi32(_mm256_castsi256_si128(sum)));
-    sums[1] = _mm256_add_epi32(sums[1], _mm256_cvtepi16_epi32(_mm256_extracti128_si256(sum, 1)));
+  __m256i sum = _mm256_setzero_si256();
+  __m128i step[8];
+  for (int i = 0; i < 8; ++i) {
+    sum = _mm256_add_epi16(sum, _mm256_cvtepi8_epi16(codes[i]));
+    step[i] = _mm_add_epi8(codes[i], eight);
   }
-  if (t.col_sums != nullptr) {
+  sums[0] = _mm256_add_epi32(sums[0], _mm256_cvtepi16_epi32(_mm256_castsi256_si128(sum)));
+  sums[1] = _mm256_add_epi32(sums[1], _mm256_cvtepi16_epi32(_mm256_extracti128_si256(sum, 1)));
+  return StoreLine(step, to);
+}
+
+constexpr int kTogether = 4;  // panels that share the cache lines of a row
+
+// One tile of up to kTogether neighbouring panels; `load(step, panel)` gives 16 codes. Returns the bits of all codes
+// + 8.
+template <typename Load>
+uint8_t PackTile(const PanelsTarget& t, int64_t tile, int64_t begin, int64_t end, const Load& load) {
+  __m128i seen = _mm_setzero_si128();
+  __m256i sums[kTogether][2] = {};
+  for (int64_t unit = 0; unit < t.units; ++unit) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      __m128i codes[8];
+      for (int i = 0; i < 8; ++i) codes[i] = load(unit * 8 + i, panel);
+      uint8_t* to = reinterpret_cast<uint8_t*>(t.data) + ((panel * t.tiles + tile) * t.units + unit) * kLineBytes;
+      seen = _mm_or_si128(seen, PackLine(codes, to, sums[panel - begin]));
+    }
+  }
+  for (int64_t panel = begin; panel < end && t.col_sums != nullptr; ++panel) {
     __m256i* at = reinterpret_cast<__m256i*>(t.col_sums + tile * t.padded + panel * kPanelColumns);
-    _mm256_storeu_si256(at, sums[0]);
-    _mm256_storeu_si256(at + 1, sums[1]);
+    _mm256_storeu_si256(at, sums[panel - begin][0]);
+    _mm256_storeu_si256(at + 1, sums[panel - begin][1]);
   }
   alignas(16) uint8_t lanes[16];
   _mm_store_si128(reinterpret_cast<__m128i*>(lanes), seen);
@@ -71,18 +82,29 @@ uint8_t PackTile(const PanelsTarget& t, int64_t tile, int64_t panel, const Load&
 
 bool PackPanelsU4Avx2(const MatrixView<const int8_t>& b, const PanelsTarget& t, int64_t begin, int64_t end) {
   uint8_t bits = 0;
-  for (int64_t panel = begin; panel < end; ++panel) {
-    const int64_t n = panel * kPanelColumns, columns = Least(kPanelColumns, b.cols - n);
+  for (int64_t panel = begin; panel < end; panel += kTogether) {
+    const int64_t last = Least(panel + kTogether, end);
+    const bool whole = b.col_stride == 1 && last * kPanelColumns <= b.cols;
     for (int64_t tile = 0; tile < t.tiles; ++tile) {
       const int64_t k0 = tile * t.tile_length, length = Least(t.tile_length, b.rows - k0);
-      bits = static_cast<uint8_t>(bits | PackTile(t, tile, panel, [&](int64_t step) {
-                                    if (step >= length) return _mm_setzero_si128();
-                                    const int8_t* from = b.data + (k0 + step) * b.row_stride + n * b.col_stride;
-                                    if (b.col_stride == 1) return LoadCodes(from, columns);
-                                    alignas(16) int8_t codes[16] = {};
-                                    for (int64_t c = 0; c < columns; ++c) codes[c] = from[c * b.col_stride];
-                                    return _mm_load_si128(reinterpret_cast<const __m128i*>(codes));
-                                  }));
+      const auto at = [&](int64_t step, int64_t p) {
+        return b.data + (k0 + step) * b.row_stride + p * kPanelColumns * b.col_stride;
+      };
+      const uint8_t found = whole ? PackTile(t, tile, panel, last,
+                                             [&](int64_t step, int64_t p) {
+                                               if (step >= length) return _mm_setzero_si128();
+                                               return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at(step, p)));
+                                             })
+                                  : PackTile(t, tile, panel, last, [&](int64_t step, int64_t p) {
+                                      if (step >= length) return _mm_setzero_si128();
+                                      const int64_t columns = Least(kPanelColumns, b.cols - p * kPanelColumns);
+                                      const int8_t* from = at(step, p);
+                                      if (b.col_stride == 1) return LoadCodes(from, columns);
+                                      alignas(16) int8_t codes[16] = {};
+                                      for (int64_t c = 0; c < columns; ++c) codes[c] = from[c * b.col_stride];
+                                      return _mm_load_si128(reinterpret_cast<const __m128i*>(codes));
+                                    });
+      bits = static_cast<uint8_t>(bits | found);
     }
   }
   return (bits & 0xF0) == 0;
