@@ -120,7 +120,7 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
   const bool integer = recipe == "int8" || recipe.starts_with("w4a8");
   Row prefill{"prefill 512", integer ? 1.9 : 0, {}, {}}, one{"decode 1", integer ? 1.1 : 0, {}, {}},
       eight{"decode 8", recipe == "int8" ? 1.6 : 0, {}, {}};
-  Figure share, reads;  // of one stream, turn by turn
+  Figure share, weights, reads;  // of one stream, turn by turn
   nlohmann::json turns = nlohmann::json::array();
   kernels::ReadMeter meter(pool, kernels::ChooseIsa().isa);
   const auto wants = [&](const char* figure) {
@@ -134,7 +134,8 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
     }
     if (wants("decode1")) {
       for (const ReadTurn& turn : model.DecodeBesideReads(options.steps / 2, meter)) {
-        share.samples.push_back(model.read_bytes() * turn.tok_per_s / 1e9 / turn.read_gb_per_s);
+        share.samples.push_back(turn.share());
+        weights.samples.push_back(turn.share_of_weights());
         reads.samples.push_back(turn.read_gb_per_s);
         turns.push_back({turn.tok_per_s, turn.read_gb_per_s});
       }
@@ -149,16 +150,17 @@ void RunRecipe(const std::string& recipe, const Options& options, const LlamaPee
   const Table table(options.json, recipe, name);
   if (wants("prefill")) table.Print(prefill);
   if (wants("decode1")) {
-    table.Print(
-        one, fmt::format("   {:.1f} % ({:.1f} … {:.1f}) of reads of {:.1f} GB/s ({:.1f} … {:.1f}; quartiles), bar 85 %",
-                         100 * share.median(), 100 * share.At(0.25), 100 * share.At(0.75), reads.median(),
-                         reads.At(0.25), reads.At(0.75))
-                 .c_str());
+    table.Print(one, fmt::format("   {:.1f} % ({:.1f} … {:.1f}) of reads of {:.1f} GB/s ({:.1f} … {:.1f}; quartiles), "
+                                 "bar 85 %; {:.1f} % by weights alone",
+                                 100 * share.median(), 100 * share.At(0.25), 100 * share.At(0.75), reads.median(),
+                                 reads.At(0.25), reads.At(0.75), 100 * weights.median())
+                         .c_str());
     if (options.json) {
       PrintObject(options,
                   {{"recipe", recipe},
                    {"figure", "read share"},
                    {"share", share.median()},
+                   {"share_of_weights", weights.median()},
                    {"share_quartiles", {share.At(0.25), share.At(0.75)}},
                    {"read_gb_per_s", reads.median()},
                    {"read_quartiles", {reads.At(0.25), reads.At(0.75)}},

@@ -117,7 +117,11 @@ void BenchModel::Pack(int64_t sequences) {
   runner_ = engine::MakeRunner(parts, {.sequences = sequences, .prefix_cache = false});
 }
 
-double BenchModel::read_bytes() const {
+double BenchModel::KvBytesOfToken() const {
+  return static_cast<double>(engine::PageBytes(*model_, {})) / static_cast<double>(runner_->page_tokens());
+}
+
+double BenchModel::WeightBytes() const {
   return static_cast<double>(packed_.bytes) -
          4.0 * static_cast<double>(model_->config().vocab_size * model_->config().emb_dim);
 }
@@ -169,7 +173,8 @@ std::vector<ReadTurn> BenchModel::DecodeBesideReads(int turns, kernels::ReadMete
   double before = reads.Read();
   for (int turn = 0; turn < turns; ++turn) {
     const double first = Step(ids), seconds = first + Step(ids), after = reads.Read();
-    result.push_back({2 / seconds, (before + after) / 2});
+    const double behind = static_cast<double>(runner_->length(ids[0])) - 0.5;  // of the two steps, itself included
+    result.push_back({2 / seconds, WeightBytes() / 1e9, behind * KvBytesOfToken() / 1e9, (before + after) / 2});
     before = after;
   }
   runner_->Close(ids[0]);

@@ -22,9 +22,13 @@ namespace octavo::bench {
 // Every weight, the head included: int8, int8w, int4w, w4a8 (a scale per channel), w4a8g64, w4a8g32, float.
 quant::RecipeChoice BenchRecipe(const std::string& name);
 
-// Two steps of one stream, and what reads reached just before and just after them.
+// Two steps of one stream, what each has to read (weights, and the keys and values behind it), and what reads reached
+// just before and just after them.
 struct ReadTurn {
-  double tok_per_s, read_gb_per_s;
+  double tok_per_s, weight_gb, kv_gb, read_gb_per_s;
+
+  double share() const { return (weight_gb + kv_gb) * tok_per_s / read_gb_per_s; }
+  double share_of_weights() const { return weight_gb * tok_per_s / read_gb_per_s; }
 };
 
 class BenchModel {
@@ -46,8 +50,6 @@ class BenchModel {
   engine::Runner& runner() { return *runner_; }
   int64_t parameters() const { return parameters_; }
   int64_t stored_bytes() const { return packed_.bytes; }
-  // What one decode step has to read: all weights but the table of the embedding, which is looked up.
-  double read_bytes() const;
   double pack_seconds() const { return pack_seconds_; }
 
  private:
@@ -63,6 +65,10 @@ class BenchModel {
   // Streams with 128 tokens behind them; a step of all of them in seconds.
   std::vector<engine::SequenceId> OpenStreams(int streams);
   double Step(const std::vector<engine::SequenceId>& streams);
+  // What one decode step has to read: all weights but the table of the embedding, which is looked up, and the keys and
+  // values of one token behind a stream.
+  double WeightBytes() const;
+  double KvBytesOfToken() const;
 
   double pack_seconds_ = 0;
   int64_t parameters_ = 0;
