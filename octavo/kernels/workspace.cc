@@ -9,7 +9,7 @@
 namespace octavo::kernels {
 namespace {
 
-constexpr size_t kLine = 64;
+constexpr size_t kLine = 64, kPage = 4096;
 constexpr size_t kHuge = size_t{2} << 20;
 constexpr size_t kHugeFrom = size_t{1} << 20;
 
@@ -18,9 +18,9 @@ constexpr size_t kHugeFrom = size_t{1} << 20;
 Buffer::Buffer(size_t bytes) {
   if (bytes == 0) return;
   const size_t alignment = bytes >= kHugeFrom ? kHuge : kLine;
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  data_ = std::aligned_alloc(alignment, rounded);
-  if (data_ == nullptr) throw std::bad_alloc();
+  // To whole pages, not whole huge ones: the panels of a weight of 3 MiB would take 4.
+  const size_t grain = alignment == kHuge ? kPage : kLine, rounded = (bytes + grain - 1) / grain * grain;
+  if (posix_memalign(&data_, alignment, rounded) != 0) throw std::bad_alloc();
   bytes_ = rounded;
 #ifdef MADV_HUGEPAGE
   // A refusal costs speed, not correctness.
