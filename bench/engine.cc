@@ -246,7 +246,7 @@ int main(int argc, char** argv) {
       .synopsis = "[recipes=int8,w4a8] [llama_bench=PATH llama_batched_bench=PATH] [rounds=5] [threads=2]",
       .summary = "prefill, decode, throughput and first token of a random llama, against llama.cpp",
       .details = "",
-      .options = {{"recipes", "A,B", "int8, int8w, int4w, w4a8, w4a8g128, w4a8g64, w4a8g32, float"},
+      .options = {{"recipes", "A,B", "int8, int8w, int4w, w4a8, w4a8g64, w4a8g32, float"},
                   {"llama_bench", "PATH", "llama.cpp's llama-bench; without it there is no peer"},
                   {"llama_batched_bench", "PATH", "its llama-batched-bench, for several streams"},
                   {"layers", "N", "decoder layers (16: 0.85 B parameters)"},

@@ -38,12 +38,11 @@ quant::RecipeChoice BenchRecipe(const std::string& name) {
       {"int8w", "weight_qtype: int8"},
       {"int4w", "weight_qtype: int4"},
       {"w4a8", "grouped: {weight: int4, activation: int8, group: 0}"},
-      {"w4a8g128", "grouped: {weight: int4, activation: int8, group: 128}"},
       {"w4a8g64", "grouped: {weight: int4, activation: int8, group: 64}"},
       {"w4a8g32", "grouped: {weight: int4, activation: int8, group: 32}"}};
   if (name == "float") return {};
   const auto at = kinds.find(name);
-  if (at == kinds.end()) ThrowUsage("recipe {}: int8, int8w, int4w, w4a8, w4a8g128, w4a8g64, w4a8g32 or float", name);
+  if (at == kinds.end()) ThrowUsage("recipe {}: int8, int8w, int4w, w4a8, w4a8g64, w4a8g32 or float", name);
   const std::string text = "name: " + name + "\nrules:\n  - {only_weights: true, " + at->second + "}\n";
   return quant::RestoreRecipe(name, text, {}, "", "bench");
 }

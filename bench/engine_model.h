@@ -19,7 +19,7 @@
 
 namespace octavo::bench {
 
-// Every weight, the head included: int8, int8w, int4w, w4a8 (a scale per channel), w4a8g128, w4a8g64, w4a8g32, float.
+// Every weight, the head included: int8, int8w, int4w, w4a8 (a scale per channel), w4a8g64, w4a8g32, float.
 quant::RecipeChoice BenchRecipe(const std::string& name);
 
 // Two steps of one stream, what each has to read (weights, and the keys and values behind it), and what reads reached
