@@ -196,5 +196,56 @@ TEST(WeightCache, FrozenWeightsArePackedOnce) {
   }
 }
 
+// What is known of a weight whose codes are gone holds for its site and its panels only.
+TEST(WeightCache, WhatIsKnownOfASettledWeightGoesWithIt) {
+  for (const char* name : {"int8", "int4"}) {
+    TestModel model;
+    const Plan plan = PlanFor(model, RulesOf(FindRecipe(name, true), {}));
+    ops::TestBench machine;
+    Provider provider(plan);
+    provider.StartStep();
+    machine.context.interceptor = &provider;
+    const Tensor x = RandomTensor({TestModel::kBatch, TestModel::kTokens, TestModel::kWidth}, 7, 0.15f);
+    const auto freeze = [&](ops::Parameter& parameter, const Tensor& weight) {
+      for (const SitePlan& site : plan.sites) {
+        if (site.weight != parameter.name || !FreezesWeight(site)) continue;
+        parameter.value = Freeze(provider.RunIn(machine.context, site), site, weight);
+      }
+    };
+    const auto settle = [&] {
+      for (size_t i = 0; i < model.up.size(); ++i) {
+        provider.weights().Release(model.up[i]);
+        provider.weights().Release(model.down[i]);
+      }
+    };
+    for (size_t i = 0; i < model.up.size(); ++i) {
+      freeze(model.up[i], model.up[i].tensor());
+      freeze(model.down[i], model.down[i].tensor());
+    }
+    const Tensor expected = model.Run(machine.context, x).value;
+    settle();
+    EXPECT_NE(provider.weights().Settled(model.up[0]), nullptr) << name;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      machine.context.StartModel();
+      EXPECT_TRUE(BitEqual(model.Run(machine.context, x).value, expected)) << name << " " << repeat;
+    }
+    // Other codes: the panels of before are gone, and so is what was known of them.
+    freeze(model.up[0], RandomTensor(model.up[0].shape(), 99, 0.1f));
+    EXPECT_EQ(provider.weights().Settled(model.up[0]), nullptr) << name;
+    machine.context.StartModel();
+    const Tensor moved = model.Run(machine.context, x).value;
+    EXPECT_FALSE(BitEqual(moved, expected)) << name;
+    settle();
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      machine.context.StartModel();
+      EXPECT_TRUE(BitEqual(model.Run(machine.context, x).value, moved)) << name << " " << repeat;
+    }
+    // The same weight at a site that the plan does not have.
+    machine.context.StartModel();
+    const ops::Scope elsewhere(machine.context, "elsewhere");
+    EXPECT_THAT(UsageMessage([&] { model.Run(machine.context, x); }), HasSubstr("is not in the plan")) << name;
+  }
+}
+
 }  // namespace
 }  // namespace octavo::quant
